@@ -1,1 +1,10 @@
-//! See the README; filled in below.
+//! The gk language: text to a checked, typed program. No CUDA, no files, no devices.
+//!
+//! `Source` → *parse* → `ast::File` → *check* → [`program::Program`], with [`diagnostic::Diagnostic`]s along the way.
+
+pub mod arena;
+pub mod ast;
+pub mod diagnostic;
+pub mod program;
+pub mod source;
+pub mod types;
