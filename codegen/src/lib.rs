@@ -1,1 +1,6 @@
-//! See the README; filled in below.
+//! Typed gk programs to CUDA C++ text. No files, no driver.
+
+pub mod error;
+pub mod formula;
+pub mod kernel;
+pub mod target;
