@@ -4,6 +4,7 @@
 
 pub mod arena;
 pub mod ast;
+pub mod call;
 pub mod diagnostic;
 pub mod program;
 pub mod source;
