@@ -69,7 +69,7 @@ def remez(g, w, xs, exps):
     return c, worst
 
 
-def fit(name, G, W, lo, hi, target, bits, deg0, nfix):
+def fit(name, G, W, lo, hi, target, bits, deg0):
     lo, hi = m(lo), m(hi)
     npts = 24 * (deg0 + 6)
     xs = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(mp.pi * (i + m(1) / 2) / npts) for i in range(npts)]
@@ -81,17 +81,22 @@ def fit(name, G, W, lo, hi, target, bits, deg0, nfix):
         if err < target:
             break
         d += 1
-    # round from the lowest up, fit the rest again
-    fixed = []
-    for k in range(min(nfix, d + 1)):
-        rest = list(range(k, d + 1))
-        gg = [gi - sum(f * x ** j for j, f in enumerate(fixed)) for gi, x in zip(g, xs)]
-        if k:
-            c, _ = remez(gg, w, xs, rest)
-        fixed.append(round_bits(c[0], bits))
-        last = c
-    out = fixed + [round_bits(v, bits) for v in last[1:]]
-    fin = max(abs(w[i] * (sum(f * x ** j for j, f in enumerate(out)) - g[i])) for i, x in enumerate(xs))
+    # round from the lowest up, fit the rest again; how far this helps depends on how the fit is conditioned
+    best = None
+    for nfix in (d + 1, 8, 4):
+        fixed, last = [], c
+        for k in range(min(nfix, d + 1)):
+            gg = [gi - sum(f * x ** j for j, f in enumerate(fixed)) for gi, x in zip(g, xs)]
+            if k:
+                last, _ = remez(gg, w, xs, list(range(k, d + 1)))
+            fixed.append(round_bits(last[0], bits))
+        out = fixed + [round_bits(v, bits) for v in last[1:]]
+        fin = max(abs(w[i] * (sum(f * x ** j for j, f in enumerate(out)) - g[i])) for i, x in enumerate(xs))
+        if best is None or fin < best[0]:
+            best = (fin, out)
+        if fin < 2 * err:
+            break
+    fin, out = best
     print(f"{name}: degree {d}, minimax 2^{float(mp.log(err, 2)):.2f}, rounded 2^{float(mp.log(fin, 2)):.2f}")
     for j, f in enumerate(out):
         if bits == 24:
@@ -153,4 +158,4 @@ if __name__ == '__main__':
         if name == 'erfbig' and bits == 53:
             continue
         G, W, lo, hi, extra, d0 = t[name]
-        fit(f"{sys.argv[1]} {name}", G, W, lo, hi, m(2) ** -(bits + extra), bits, d0, 99 if bits == 24 else 4)
+        fit(f"{sys.argv[1]} {name}", G, W, lo, hi, m(2) ** -(bits + extra), bits, d0)
