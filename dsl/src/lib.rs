@@ -6,6 +6,7 @@ pub mod arena;
 pub mod ast;
 pub mod call;
 pub mod diagnostic;
+pub mod parser;
 pub mod program;
 pub mod source;
 pub mod types;

@@ -1,0 +1,149 @@
+//! How deep and how long an expression may be, found out before the grammar and the tree builder, which are recursive, see
+//! it. Nothing here recurses.
+
+use super::scan::{Kind, Token};
+use crate::diagnostic::Diagnostic;
+use crate::types::Reducer;
+
+/// Brackets, reductions in the term of another, unary operators and casts in a row, `else if`s: so many inside one another.
+pub(super) const NESTING: usize = 256;
+/// Operators from the root of an expression to a leaf. `a + b + c` leans to the left: it counts 2.
+pub(super) const OPERATORS: usize = 4096;
+
+/// What is known of the text since a bracket was opened.
+#[derive(Default)]
+struct Level {
+    brace: bool,
+    /// The bracket belongs to a reducer: what follows it is a term.
+    reducer: bool,
+    /// Nesting outside.
+    outside: usize,
+    /// Reductions whose term is not over, unary operators and casts in a row, `else if`s in a row.
+    reductions: usize,
+    run: usize,
+    otherwise: usize,
+    /// Operators in this expression, and the most in one of its bracketed parts.
+    operators: usize,
+    inside: usize,
+    /// The most in an expression before this one.
+    before: usize,
+}
+
+impl Level {
+    fn nesting(&self) -> usize {
+        self.outside + 1 + self.reductions + self.run + self.otherwise
+    }
+    fn height(&self) -> usize {
+        self.before.max(self.operators + self.inside)
+    }
+    /// Another expression begins.
+    fn separate(&mut self) {
+        self.before = self.height();
+        (self.reductions, self.run, self.otherwise, self.operators, self.inside) = (0, 0, 0, 0, 0);
+    }
+}
+
+/// The limit that an item exceeds, if it does.
+pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
+    let mut levels = vec![Level { brace: true, ..Level::default() }];
+    let mut previous = "";
+    // Whether an operand ended just now, so that `-` is binary; whether a reducer's name did.
+    let (mut operand, mut reducer) = (false, false);
+    for (at, token) in tokens.iter().enumerate() {
+        let here = &text[token.span.range()];
+        let level = levels.last_mut()?;
+        let was_reducer = std::mem::take(&mut reducer);
+        if previous == "}" && token.kind != Kind::Sign && !matches!(here, "else" | "as") {
+            level.separate();
+        }
+        match here {
+            "(" | "[" | "{" => {
+                let outside = level.nesting();
+                levels.push(Level { brace: here == "{", reducer: here == "[" && was_reducer, outside, ..Level::default() });
+                operand = false;
+            }
+            ")" | "]" | "}" => {
+                while here == "}" && levels.len() > 1 && !level_is_brace(&levels) {
+                    close(&mut levels);
+                }
+                let reduces = levels.last()?.reducer;
+                close(&mut levels);
+                levels.last_mut()?.reductions += usize::from(reduces);
+                operand = !reduces;
+            }
+            ";" => {
+                while levels.len() > 1 && !level_is_brace(&levels) {
+                    close(&mut levels);
+                }
+                levels.last_mut()?.separate();
+                operand = false;
+            }
+            "," => {
+                level.separate();
+                operand = false;
+            }
+            "-" | "!" if !operand => {
+                level.run += 1;
+                level.operators += 1;
+            }
+            "as" => {
+                level.run += 1;
+                level.operators += 1;
+            }
+            "else" => {
+                level.otherwise += 1;
+                level.operators += 1;
+                operand = false;
+            }
+            "if" => {
+                if previous != "else" {
+                    level.otherwise = 0;
+                }
+                operand = false;
+            }
+            "in" | "where" | "let" | "while" | "for" => operand = false,
+            _ if token.kind == Kind::Sign => {
+                level.run = 0;
+                level.operators += 1;
+                if !matches!(here, "*" | "/" | "%") {
+                    level.reductions = 0;
+                }
+                operand = false;
+            }
+            _ => {
+                reducer = Reducer::from_name(here).is_some() && text_of(text, tokens.get(at + 1)) == "[";
+                level.operators += usize::from(reducer);
+                operand = true;
+            }
+        }
+        let level = levels.last()?;
+        if level.nesting() > NESTING {
+            let message = format!("this is nested more than {NESTING} deep, which is a limit of the compiler");
+            let help = "name a part of it with `let`";
+            return Some(Diagnostic::error(6, token.span, message, "one too many").help(help));
+        }
+        if level.height() > OPERATORS {
+            let message = format!("this expression has more than {OPERATORS} operators in a row, which is a limit of the compiler");
+            let help = "name parts of it with `let`, or write a reduction";
+            return Some(Diagnostic::error(7, token.span, message, "one too many").help(help));
+        }
+        previous = here;
+    }
+    None
+}
+
+fn level_is_brace(levels: &[Level]) -> bool {
+    levels.last().is_some_and(|level| level.brace)
+}
+
+fn close(levels: &mut Vec<Level>) {
+    if levels.len() > 1
+        && let (Some(closed), Some(level)) = (levels.pop(), levels.last_mut())
+    {
+        level.inside = level.inside.max(closed.height() + 1);
+    }
+}
+
+fn text_of<'a>(text: &'a str, token: Option<&Token>) -> &'a str {
+    token.map_or("", |token| &text[token.span.range()])
+}

@@ -1,0 +1,408 @@
+//! What is said about an item that breaks the grammar: one problem for each mistake, where it stands.
+//!
+//! Header and statements are parsed one by one; `;` and braces, which nothing else uses, tell where a statement ends.
+
+use super::grammar::{Gk, Rule};
+use super::scan::Kind;
+use super::{Context, Places, is_item_keyword, is_reserved, is_type_or_reducer, shown};
+use crate::diagnostic::Diagnostic;
+use crate::source::Span;
+use pest::Parser;
+use pest::error::{Error, ErrorVariant, InputLocation};
+
+/// Which part of an item is being parsed: what may follow its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Item,
+    Header,
+    KernelBody,
+    FunctionBody,
+}
+
+impl Context<'_> {
+    /// Reports what is wrong with an item; `whole` is what the grammar says of it.
+    pub(super) fn recover(&self, whole: Option<Error<Rule>>, problems: &mut Vec<Diagnostic>) {
+        let before = problems.len();
+        let lost = self.bad(&self.item);
+        let keyword = self.item.clone().find(|&at| is_item_keyword(self.word(at)));
+        let brace = self.opening_brace();
+        if let (Some(keyword), Some(brace)) = (keyword, brace)
+            && self.word(keyword) != "const"
+        {
+            self.check(Rule::only_header, self.item.start..brace, Part::Header, problems);
+            let (rule, part) = match self.word(keyword) {
+                "kernel" => (Rule::only_statements, Part::KernelBody),
+                _ => (Rule::only_local_statements, Part::FunctionBody),
+            };
+            let close = self.closing_brace(brace);
+            for mut piece in self.pieces(brace + 1..close.unwrap_or(self.item.end)) {
+                while let Some(next) = self.check(rule, piece.clone(), part, problems) {
+                    piece.start = next;
+                }
+            }
+            // A brace too few or too many may follow from another mistake.
+            if problems.len() == before && !lost {
+                match close {
+                    None => problems.push(self.unclosed(brace)),
+                    Some(close) if close + 1 < self.item.end => {
+                        let (span, found) = self.found(close + 1);
+                        let expected = "expected an item (`kernel`, `fn` or `const`)";
+                        problems.push(Diagnostic::error(1, span, format!("{expected}, found {found}"), expected));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        if problems.len() == before
+            && !lost
+            && let Some(error) = whole
+        {
+            let base = self.extent(&self.item).0;
+            problems.push(self.syntax_error(&error, base, &self.item, Part::Item).0);
+        }
+    }
+
+    fn bad(&self, places: &Places) -> bool {
+        self.tokens[places.clone()].iter().any(|token| token.kind == Kind::Bad)
+    }
+
+    /// Parses a part; reports what is wrong and says where to go on behind a missing semicolon.
+    fn check(&self, rule: Rule, places: Places, part: Part, problems: &mut Vec<Diagnostic>) -> Option<usize> {
+        // What could not even be read is reported already.
+        if self.bad(&places) {
+            return None;
+        }
+        let (base, end) = self.extent(&places);
+        let error = Gk::parse(rule, &self.text[base..end]).err()?;
+        let (problem, next) = self.syntax_error(&error, base, &places, part);
+        problems.push(problem);
+        next
+    }
+
+    /// The brace that opens the body. `if` may stand in a header, but only inside brackets or behind `where`.
+    fn opening_brace(&self) -> Option<usize> {
+        let mut depth = 0usize;
+        let mut conditional = false;
+        for at in self.item.clone() {
+            match self.word(at) {
+                "(" | "[" => depth += 1,
+                ")" | "]" => depth = depth.saturating_sub(1),
+                "if" => conditional = true,
+                "{" if depth == 0 && !conditional => return Some(at),
+                _ => {}
+            }
+        }
+        // Something is not closed in the header, or an `if` stands there.
+        let mut braces = self.item.clone().filter(|&at| self.word(at) == "{");
+        if conditional { braces.find(|&at| self.closing_brace(at).is_some_and(|close| close + 1 == self.item.end)) } else { braces.next() }
+    }
+
+    fn closing_brace(&self, open: usize) -> Option<usize> {
+        let mut depth = 0usize;
+        for at in open..self.item.end {
+            match self.word(at) {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                _ => continue,
+            }
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Cuts a body into statements. A `for`, `while` or `if` that starts one ends it with its last brace.
+    fn pieces(&self, body: Places) -> Vec<Places> {
+        let mut pieces = Vec::new();
+        let (mut start, mut depth) = (body.start, 0usize);
+        for at in body.clone() {
+            let ends = match self.word(at) {
+                "{" => {
+                    depth += 1;
+                    false
+                }
+                "}" => {
+                    depth = depth.saturating_sub(1);
+                    let first = (start..at).find(|&at| !matches!(self.word(at), "@")).map_or("", |at| self.word(at));
+                    let next = self.tokens.get(at + 1).filter(|_| at + 1 < body.end);
+                    let goes_on = next.is_some_and(|token| token.kind == Kind::Sign) || matches!(self.word(at + 1), "else" | "as");
+                    depth == 0 && matches!(first, "for" | "while" | "if") && !goes_on
+                }
+                ";" => depth == 0,
+                _ => false,
+            };
+            if ends {
+                pieces.push(start..at + 1);
+                start = at + 1;
+            }
+        }
+        pieces.push(start..body.end);
+        pieces
+    }
+
+    fn unclosed(&self, brace: usize) -> Diagnostic {
+        let (span, found) = self.found(self.item.end);
+        Diagnostic::error(1, span, format!("expected `}}`, found {found}"), "expected `}`").label(self.tokens[brace].span, "this brace is not closed")
+    }
+
+    /// The token that stands at a place, and its description; behind the last one, the end of the text.
+    fn found(&self, at: usize) -> (Span, String) {
+        let Some(token) = self.tokens.get(at) else {
+            let end = self.tokens.last().map_or(0, |token| token.span.end);
+            return (Span { start: end, end }, "the end of the text".into());
+        };
+        let word = self.word(at);
+        let what = match token.kind {
+            Kind::Word if is_reserved(word) && !is_type_or_reducer(word) => "the keyword ",
+            _ => "",
+        };
+        (token.span, format!("{what}`{}`", shown(word)))
+    }
+
+    /// Words the grammar's complaint, and says where the next statement starts if a semicolon is missing before it.
+    fn syntax_error(&self, error: &Error<Rule>, base: usize, places: &Places, part: Part) -> (Diagnostic, Option<usize>) {
+        let offset = base
+            + match error.location {
+                InputLocation::Pos(at) => at,
+                InputLocation::Span((at, _)) => at,
+            };
+        let at = self.tokens.partition_point(|token| (token.span.end as usize) <= offset);
+        let (span, found) = self.found(at);
+        let rules: &[Rule] = match &error.variant {
+            ErrorVariant::ParsingError { positives, .. } => positives,
+            ErrorVariant::CustomError { .. } => {
+                let message = "this is nested too deeply for the compiler";
+                return (Diagnostic::error(6, span, message, "somewhere here"), None);
+            }
+        };
+        let mut expected: Vec<Expected> = rules.iter().filter_map(|&rule| describe(rule, part)).collect();
+        expected.sort();
+        expected.dedup();
+        let word = self.word(at);
+        let previous = at.checked_sub(1).filter(|&at| at >= places.start);
+
+        // A reserved word where a name should be.
+        let wants_name = expected.contains(&Expected::Name) || expected.contains(&Expected::Target);
+        let wants_value = expected.iter().any(|e| matches!(e, Expected::Expression | Expected::Statement | Expected::Type));
+        if is_reserved(word) && (wants_name || wants_value && is_type_or_reducer(word)) {
+            return (reserved(word, span), None);
+        }
+        if let Some(problem) = self.misplaced(at, word, span, part, &expected) {
+            return (problem, None);
+        }
+
+        let new_line = previous.is_some_and(|previous| self.new_line_between(previous, at));
+        let missing_semicolon = expected.contains(&Expected::Sign(";")) && (new_line || word == "}" || at >= self.tokens.len());
+        if missing_semicolon {
+            expected = vec![Expected::Sign(";")];
+        } else if expected.contains(&Expected::Operator) && expected.len() > 1 {
+            // After any operand one could go on in these ways too.
+            expected.retain(|e| !matches!(e, Expected::Sign("(" | "[" | "{")) || word == "{");
+        }
+        let list = list(&expected);
+        let mut problem = Diagnostic::error(1, span, format!("expected {list}, found {found}"), format!("expected {list}"));
+        if let Some(previous) = previous {
+            let end = self.tokens[previous].span.end;
+            if missing_semicolon {
+                problem = problem.suggest("add the missing `;`", Span { start: end, end }, ";");
+            } else {
+                problem = self.hint(problem, at, previous, part, &expected);
+            }
+            if let Some(open) = self.open_bracket(places.start, at)
+                && expected.contains(&Expected::Sign(closing(self.word(open))))
+            {
+                let open = self.tokens[open].span;
+                problem = problem.label(open, format!("this `{}` is not closed", &self.text[open.range()]));
+            }
+        }
+        let next = (missing_semicolon && at < places.end && at > places.start).then_some(at);
+        (problem, next)
+    }
+
+    fn new_line_between(&self, left: usize, right: usize) -> bool {
+        let start = self.tokens[left].span.end as usize;
+        let end = self.tokens.get(right).map_or(self.text.len(), |token| token.span.start as usize);
+        self.text[start..end].contains('\n')
+    }
+
+    /// The innermost bracket that is open at a place.
+    fn open_bracket(&self, from: usize, to: usize) -> Option<usize> {
+        let mut open = Vec::new();
+        for at in from..to.min(self.tokens.len()) {
+            match self.word(at) {
+                "(" | "[" | "{" => open.push(at),
+                ")" | "]" | "}" => drop(open.pop()),
+                _ => {}
+            }
+        }
+        open.pop()
+    }
+
+    /// Things that have their place elsewhere.
+    fn misplaced(&self, at: usize, word: &str, span: Span, part: Part, expected: &[Expected]) -> Option<Diagnostic> {
+        let statement = expected.contains(&Expected::Statement) || expected.contains(&Expected::Expression);
+        Some(match word {
+            "for" | "while" if part == Part::KernelBody && statement => {
+                Diagnostic::error(9, span, format!("a `{word}` loop in a kernel"), "only a `fn` has loops")
+                    .help("a kernel says what each element is: `y[i] = …;` holds for every `i`, and `sum[j] …` reduces")
+            }
+            "mut" if part == Part::KernelBody => {
+                let after = self.tokens.get(at + 1).map_or(span.end, |token| token.span.start);
+                Diagnostic::error(9, span, "a `let mut` in a kernel", "only a `fn` has variables that change")
+                    .suggest("remove `mut`", Span { end: after, ..span }, "")
+            }
+            "=" if part == Part::KernelBody && self.first_is_if(at) => {
+                Diagnostic::error(9, span, "a statement inside an `if` of a kernel", "only a value can stand here")
+                    .help("in a kernel `if` chooses between values: `y[i] = if c { a } else { b };`")
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the statement around a place starts with `if`.
+    fn first_is_if(&self, at: usize) -> bool {
+        let mut depth = 0usize;
+        for at in (self.item.start..at).rev() {
+            match self.word(at) {
+                "}" => depth += 1,
+                "{" if depth == 0 => {
+                    let statement = (self.item.start..at).rev().find(|&at| matches!(self.word(at), ";" | "{" | "}"));
+                    return statement.is_some_and(|start| matches!(self.word(start + 1), "if" | "else"));
+                }
+                "{" => depth -= 1,
+                ";" if depth == 0 => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Help for common slips.
+    fn hint(&self, problem: Diagnostic, at: usize, previous: usize, part: Part, expected: &[Expected]) -> Diagnostic {
+        let (word, before) = (self.word(at), self.word(previous));
+        let span = problem.span();
+        let operator = expected.contains(&Expected::Operator);
+        let last_in_body = expected.contains(&Expected::Sign("}"));
+        match word {
+            "=" if operator && matches!(before, "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^" | "<" | ">" | "!" | "=") => problem,
+            "=" if expected.contains(&Expected::Sign("]")) && before != "=" => problem.suggest("`==` compares", span, "=="),
+            "=" if operator => problem.suggest("`==` compares", span, "=="),
+            "==" if expected.contains(&Expected::Sign("=")) => problem.suggest("`=` defines", span, "="),
+            ";" if operator && last_in_body => problem.suggest("a final expression has no `;`", span, ""),
+            "and" if operator => problem.suggest("`&&` is the logical and", span, "&&"),
+            "or" if operator => problem.suggest("`||` is the logical or", span, "||"),
+            "." if operator && self.word(at + 1).starts_with(char::is_alphabetic) => {
+                problem.help("there are no methods: write `f(x)` for `x.f()`")
+            }
+            "*" if before == "*" => problem.help("a power is written `pow(x, y)`"),
+            "|" if operator => problem.help("a bit-or in a subscript stands in parentheses: a `|` begins a boundary rule"),
+            "?" | ":" if operator => problem.help("a choice is written `if c { a } else { b }`"),
+            "," | "]" if before == "[" => problem.help("an array is read with one subscript for each dimension"),
+            "{" if part == Part::Header && expected.contains(&Expected::Sign("->")) => {
+                problem.help("what it gives stands after `->`: a type, or `y: f32[n]`")
+            }
+            _ if before == "return" => problem.help("there is no `return`: the last expression, without `;`, is the value"),
+            _ if part == Part::Item && previous + 1 == at => problem,
+            _ => problem,
+        }
+    }
+}
+
+fn reserved(word: &str, span: Span) -> Diagnostic {
+    let what = if crate::types::Type::from_name(word).is_some() {
+        "an element type"
+    } else if crate::types::Reducer::from_name(word).is_some() {
+        "a reducer"
+    } else {
+        "a word of the language"
+    };
+    let problem = Diagnostic::error(3, span, format!("`{word}` is reserved"), format!("the name of {what}").replace("name of a word", "a word"));
+    problem.suggest("another name will do", span, format!("{word}_"))
+}
+
+fn closing(open: &str) -> &'static str {
+    match open {
+        "(" => ")",
+        "[" => "]",
+        _ => "}",
+    }
+}
+
+/// What could stand at a place, in the order in which messages list it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Expected {
+    Item,
+    Statement,
+    Target,
+    Name,
+    Type,
+    Expression,
+    Operator,
+    Assignment,
+    Sign(&'static str),
+}
+
+fn describe(rule: Rule, part: Part) -> Option<Expected> {
+    use Expected::*;
+    Some(match rule {
+        Rule::item | Rule::kernel | Rule::function | Rule::constant | Rule::KERNEL | Rule::FN | Rule::CONST | Rule::only_item => Item,
+        Rule::statements | Rule::statement | Rule::local_statements | Rule::local_statement | Rule::local_let | Rule::local_if
+        | Rule::LET | Rule::let_array | Rule::let_several | Rule::while_loop | Rule::for_loop | Rule::WHILE | Rule::FOR
+        | Rule::only_statements | Rule::only_local_statements => Statement,
+        Rule::definition | Rule::assignment | Rule::target => Target,
+        Rule::name | Rule::parameter | Rule::index_variable | Rule::word => Name,
+        Rule::type_expression | Rule::type_name | Rule::element_type | Rule::results => Type,
+        Rule::expression | Rule::index_expression | Rule::term | Rule::operand | Rule::final_value | Rule::subscript
+        | Rule::target_subscript | Rule::argument | Rule::parenthesised | Rule::conditional | Rule::reduction | Rule::reducer
+        | Rule::path | Rule::call_or_read | Rule::truth | Rule::limit | Rule::range | Rule::index_range | Rule::unary_operator => Expression,
+        Rule::number => Expression,
+        Rule::binary_operator | Rule::index_operator | Rule::term_operator | Rule::AS | Rule::continuation => Operator,
+        Rule::assign_operator => Assignment,
+        Rule::block | Rule::OPEN_BRACE => Sign("{"),
+        Rule::parameters | Rule::OPEN_PAREN | Rule::arguments | Rule::several => Sign("("),
+        Rule::dims | Rule::subscripts | Rule::target_subscripts | Rule::OPEN_BRACKET => Sign("["),
+        Rule::CLOSE_PAREN => Sign(")"),
+        Rule::CLOSE_BRACKET => Sign("]"),
+        Rule::CLOSE_BRACE => Sign("}"),
+        Rule::COMMA => Sign(","),
+        Rule::SEMICOLON => Sign(";"),
+        Rule::COLON => Sign(":"),
+        Rule::EQUALS => Sign("="),
+        Rule::ARROW => Sign("->"),
+        Rule::BAR | Rule::boundary => Sign("|"),
+        Rule::TO => Sign(".."),
+        Rule::TO_INCLUDED => Sign("..="),
+        Rule::IN => Sign("in"),
+        Rule::IF | Rule::filter => Sign("if"),
+        Rule::ELSE => Sign("else"),
+        Rule::WHERE | Rule::conditions => Sign("where"),
+        Rule::MUT => return None,
+        Rule::EOI => match part {
+            Part::Item => Item,
+            Part::Header => Sign("{"),
+            Part::KernelBody | Part::FunctionBody => Sign("}"),
+        },
+        _ => return None,
+    })
+}
+
+fn list(expected: &[Expected]) -> String {
+    let one = |expected: &Expected| match expected {
+        Expected::Item => "an item (`kernel`, `fn` or `const`)".to_string(),
+        Expected::Statement => "a statement".to_string(),
+        Expected::Target | Expected::Name => "a name".to_string(),
+        Expected::Type => "a type".to_string(),
+        Expected::Expression => "an expression".to_string(),
+        Expected::Operator => "an operator".to_string(),
+        Expected::Assignment => "`+=` or its like".to_string(),
+        Expected::Sign(sign) => format!("`{sign}`"),
+    };
+    let mut words: Vec<String> = expected.iter().map(one).collect();
+    words.dedup();
+    match words.as_slice() {
+        [] => "something else".into(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
