@@ -253,3 +253,58 @@ fn special_values() {
         assert!(f(NAN).is_nan() && f(-NAN).is_nan(), "{name}(NaN)");
     }
 }
+
+/// Many more arguments than the table holds, against a reference that is itself only good to an ulp or two.
+#[test]
+fn near_the_standard_library() {
+    let reference: &[(&str, fn(f64) -> f64)] = &[
+        ("exp", f64::exp),
+        ("exp2", f64::exp2),
+        ("expm1", f64::exp_m1),
+        ("log", f64::ln),
+        ("log2", f64::log2),
+        ("log10", f64::log10),
+        ("log1p", f64::ln_1p),
+        ("sin", f64::sin),
+        ("cos", f64::cos),
+        ("tan", f64::tan),
+        ("asin", f64::asin),
+        ("acos", f64::acos),
+        ("atan", f64::atan),
+        ("sinh", f64::sinh),
+        ("cosh", f64::cosh),
+        ("tanh", f64::tanh),
+        ("cbrt", f64::cbrt),
+    ];
+    let mut bad = Vec::new();
+    let mut s = 11;
+    let mut args = Vec::new();
+    for _ in 0..30_000 {
+        let (a, b) = (random(&mut s), random(&mut s) as i64 as f64 / 9223372036854775808.0);
+        args.extend([f64::from_bits(a), b, 2.0 * b, 800.0 * b, 30.0 * b, 1e9 * b, (a as i64 as f64) / 1e12]);
+    }
+    for &(name, want) in reference {
+        let got = one(name).expect("known");
+        let far = args.iter().map(|&x| (ulps(got(x), want(x), 0.0), x)).fold((0.0, 0.0), |t, e| if e.0 > t.0 { e } else { t });
+        println!("{name:>6}_f64 {} ulp from std at {:e}", far.0, far.1);
+        if far.0 > 4.0 {
+            bad.push(format!("{name} {far:?}: {:e}, not {:e}", got(far.1), want(far.1)));
+        }
+    }
+    let reference: &[(&str, fn(f64, f64) -> f64)] = &[("pow", f64::powf), ("atan2", f64::atan2), ("hypot", f64::hypot)];
+    for &(name, want) in reference {
+        let got = two(name).expect("known");
+        for (i, &x) in args.iter().enumerate() {
+            let y = args[(i + i % 5 + 1) % args.len()];
+            let e = ulps(got(x, y), want(x, y), 0.0);
+            if e > 4.0 {
+                bad.push(format!("{name} {x:e} {y:e}: {:e}, not {:e}", got(x, y), want(x, y)));
+            }
+        }
+    }
+    for name in ["erf", "erfc", "rsqrt"] {
+        let got = one(name).expect("known");
+        assert!(args.iter().all(|&x| got(x).is_nan() == (x.is_nan() || (name == "rsqrt" && x < 0.0))), "{name}");
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
