@@ -1,6 +1,9 @@
 //! Problems in a program: what is wrong, where, and what to do. Messages are written beside the check that finds them;
 //! this file only carries them. `render.rs` alone knows how they are drawn.
 
+pub mod json;
+pub mod render;
+
 use crate::source::Span;
 
 /// How bad a problem is.

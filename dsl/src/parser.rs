@@ -30,6 +30,9 @@ use grammar::{Gk, Rule};
 /// Longer texts are refused.
 const LARGEST: usize = 64 << 20;
 
+/// More problems than this are not reported: whoever mends so many comes back.
+const MOST: usize = 100;
+
 /// Parses a text. Where it breaks the grammar the tree lacks the items concerned, so that a tree that comes with errors is
 /// good for looking at, not for checking.
 pub fn parse(source: &Source) -> (ast::File, Vec<Diagnostic>) {
@@ -51,6 +54,7 @@ pub fn parse(source: &Source) -> (ast::File, Vec<Diagnostic>) {
     }
     file.comments = scan.comments.iter().filter(|comment| !comment.doc).map(|comment| comment.span).collect();
     problems.sort_by_key(|problem| problem.span().start);
+    problems.truncate(MOST);
     (file, problems)
 }
 
@@ -168,7 +172,7 @@ impl Context<'_> {
 }
 
 /// Words that are no names.
-fn is_reserved(word: &str) -> bool {
+pub(crate) fn is_reserved(word: &str) -> bool {
     const KEYWORDS: &str = " kernel fn const let mut in if else while for as where true false INF NAN PI ";
     is_type_or_reducer(word) || !word.is_empty() && KEYWORDS.split(' ').any(|keyword| keyword == word)
 }

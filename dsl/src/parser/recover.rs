@@ -4,9 +4,11 @@
 
 use super::grammar::{Gk, Rule};
 use super::scan::Kind;
+use super::item::Builder;
 use super::{Context, Places, is_item_keyword, is_reserved, is_type_or_reducer, shown};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
+use crate::types::{Reducer, Type};
 use pest::Parser;
 use pest::error::{Error, ErrorVariant, InputLocation};
 
@@ -73,7 +75,22 @@ impl Context<'_> {
             return None;
         }
         let (base, end) = self.extent(&places);
-        let error = Gk::parse(rule, &self.text[base..end]).err()?;
+        let error = match Gk::parse(rule, &self.text[base..end]) {
+            Ok(pairs) => {
+                let mut builder = Builder::new(self, base);
+                builder.in_kernel = part == Part::KernelBody;
+                for node in pairs.flat_map(|whole| whole.into_inner()) {
+                    match node.as_rule() {
+                        Rule::statements => drop(builder.statements(node)),
+                        Rule::local_statements => drop(builder.local_statements(node)),
+                        _ => {}
+                    }
+                }
+                problems.append(&mut builder.problems);
+                return None;
+            }
+            Err(error) => error,
+        };
         let (problem, next) = self.syntax_error(&error, base, &places, part);
         problems.push(problem);
         next
@@ -184,12 +201,12 @@ impl Context<'_> {
 
         // A reserved word where a name should be.
         let wants_name = expected.contains(&Expected::Name) || expected.contains(&Expected::Target);
-        let wants_value = expected.iter().any(|e| matches!(e, Expected::Expression | Expected::Statement | Expected::Type));
+        let wants_value = expected.iter().any(|e| matches!(e, Expected::Expression | Expected::Statement));
+        if let Some(problem) = self.misplaced(at, places, part, &expected) {
+            return (problem, None);
+        }
         if is_reserved(word) && (wants_name || wants_value && is_type_or_reducer(word)) {
             return (reserved(word, span), None);
-        }
-        if let Some(problem) = self.misplaced(at, word, span, part, &expected) {
-            return (problem, None);
         }
 
         let new_line = previous.is_some_and(|previous| self.new_line_between(previous, at));
@@ -207,16 +224,18 @@ impl Context<'_> {
             if missing_semicolon {
                 problem = problem.suggest("add the missing `;`", Span { start: end, end }, ";");
             } else {
-                problem = self.hint(problem, at, previous, part, &expected);
+                problem = self.hint(problem, at, places, part, &expected);
             }
             if let Some(open) = self.open_bracket(places.start, at)
+                && (at >= places.end || matches!(word, ";" | "=" | "->" | "{" | "}" | ")" | "]"))
                 && expected.contains(&Expected::Sign(closing(self.word(open))))
             {
                 let open = self.tokens[open].span;
                 problem = problem.label(open, format!("this `{}` is not closed", &self.text[open.range()]));
             }
         }
-        let next = (missing_semicolon && at < places.end && at > places.start).then_some(at);
+        let goes_on = missing_semicolon && at < places.end && at > places.start && self.open_bracket(places.start, at).is_none();
+        let next = goes_on.then_some(at);
         (problem, next)
     }
 
@@ -240,7 +259,8 @@ impl Context<'_> {
     }
 
     /// Things that have their place elsewhere.
-    fn misplaced(&self, at: usize, word: &str, span: Span, part: Part, expected: &[Expected]) -> Option<Diagnostic> {
+    fn misplaced(&self, at: usize, places: &Places, part: Part, expected: &[Expected]) -> Option<Diagnostic> {
+        let (word, span) = (self.word(at), self.found(at).0);
         let statement = expected.contains(&Expected::Statement) || expected.contains(&Expected::Expression);
         Some(match word {
             "for" | "while" if part == Part::KernelBody && statement => {
@@ -255,6 +275,12 @@ impl Context<'_> {
             "=" if part == Part::KernelBody && self.first_is_if(at) => {
                 Diagnostic::error(9, span, "a statement inside an `if` of a kernel", "only a value can stand here")
                     .help("in a kernel `if` chooses between values: `y[i] = if c { a } else { b };`")
+            }
+            // What stands there is an expression: perhaps a comparison instead of a definition.
+            ";" if part != Part::Item && part != Part::Header && expected.contains(&Expected::Sign("}")) => {
+                let equals = (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
+                let span = self.tokens[equals].span;
+                Diagnostic::error(1, span, "expected `=`, found `==`", "expected `=`").suggest("`=` defines, `==` compares", span, "=")
             }
             _ => return None,
         })
@@ -279,45 +305,70 @@ impl Context<'_> {
     }
 
     /// Help for common slips.
-    fn hint(&self, problem: Diagnostic, at: usize, previous: usize, part: Part, expected: &[Expected]) -> Diagnostic {
-        let (word, before) = (self.word(at), self.word(previous));
-        let span = problem.span();
+    fn hint(&self, problem: Diagnostic, at: usize, places: &Places, part: Part, expected: &[Expected]) -> Diagnostic {
+        let (word, before) = (self.word(at), if at > places.start { self.word(at - 1) } else { "" });
+        let earlier = if at >= places.start + 2 { self.word(at - 2) } else { "" };
+        let (span, next) = (problem.span(), self.word(at + 1));
         let operator = expected.contains(&Expected::Operator);
-        let last_in_body = expected.contains(&Expected::Sign("}"));
         match word {
-            "=" if operator && matches!(before, "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^" | "<" | ">" | "!" | "=") => problem,
-            "=" if expected.contains(&Expected::Sign("]")) && before != "=" => problem.suggest("`==` compares", span, "=="),
-            "=" if operator => problem.suggest("`==` compares", span, "=="),
-            "==" if expected.contains(&Expected::Sign("=")) => problem.suggest("`=` defines", span, "="),
-            ";" if operator && last_in_body => problem.suggest("a final expression has no `;`", span, ""),
+            "=" if operator && self.compares(places.start, at) => problem.suggest("`==` compares", span, "=="),
+            "=" if operator && part == Part::FunctionBody && before == "]" => problem.help("a `fn` works on scalars: it has no arrays to define"),
+            "==" if expected.contains(&Expected::Sign("=")) => problem.suggest("`=` defines, `==` compares", span, "="),
+            ";" if operator && expected.contains(&Expected::Sign("}")) => match next {
+                "}" => problem.suggest("a final expression has no `;`", span, ""),
+                _ => problem.help("a statement names what it defines: `y[i] = …;`, `let s = …;`"),
+            },
             "and" if operator => problem.suggest("`&&` is the logical and", span, "&&"),
             "or" if operator => problem.suggest("`||` is the logical or", span, "||"),
-            "." if operator && self.word(at + 1).starts_with(char::is_alphabetic) => {
+            "." if operator && next.starts_with(char::is_alphabetic) && !before.starts_with(|c: char| c.is_ascii_digit()) => {
                 problem.help("there are no methods: write `f(x)` for `x.f()`")
             }
             "*" if before == "*" => problem.help("a power is written `pow(x, y)`"),
             "|" if operator => problem.help("a bit-or in a subscript stands in parentheses: a `|` begins a boundary rule"),
-            "?" | ":" if operator => problem.help("a choice is written `if c { a } else { b }`"),
-            "," | "]" if before == "[" => problem.help("an array is read with one subscript for each dimension"),
+            ":" if operator => problem.help("a choice is written `if c { a } else { b }`"),
+            "(" if Reducer::from_name(before).is_some() => {
+                problem.help(format!("a reduction names its variables in brackets: `{before}[i] x[i]`"))
+            }
+            "]" if before == "[" && Reducer::from_name(earlier).is_some() => {
+                problem.help(format!("a reduction names its variables: `{earlier}[i] x[i]`"))
+            }
+            "]" if before == "[" && Type::from_name(earlier).is_some() => problem.help("a scalar's type has no brackets"),
+            "]" if before == "[" => problem.help("an array is read with one subscript for each dimension"),
             "{" if part == Part::Header && expected.contains(&Expected::Sign("->")) => {
-                problem.help("what it gives stands after `->`: a type, or `y: f32[n]`")
+                problem.help("what it gives stands after `->`: a type, or in a kernel also `y: f32[n]`")
             }
             _ if before == "return" => problem.help("there is no `return`: the last expression, without `;`, is the value"),
-            _ if part == Part::Item && previous + 1 == at => problem,
             _ => problem,
         }
+    }
+
+    /// Whether a `=` at a place can only be meant to compare: it stands in parentheses, or in the condition of an `if`, a
+    /// `while` or a `where`.
+    fn compares(&self, from: usize, at: usize) -> bool {
+        let mut open = 0usize;
+        for before in (from..at).rev() {
+            match self.word(before) {
+                ")" | "]" | "}" => open += 1,
+                "(" if open == 0 => return true,
+                "[" | "{" if open == 0 => return false,
+                "(" | "[" | "{" => open -= 1,
+                "if" | "while" | "where" if open == 0 => return true,
+                _ => {}
+            }
+        }
+        false
     }
 }
 
 fn reserved(word: &str, span: Span) -> Diagnostic {
-    let what = if crate::types::Type::from_name(word).is_some() {
-        "an element type"
-    } else if crate::types::Reducer::from_name(word).is_some() {
-        "a reducer"
+    let what = if Type::from_name(word).is_some() {
+        "the name of an element type"
+    } else if Reducer::from_name(word).is_some() {
+        "the name of a reducer"
     } else {
         "a word of the language"
     };
-    let problem = Diagnostic::error(3, span, format!("`{word}` is reserved"), format!("the name of {what}").replace("name of a word", "a word"));
+    let problem = Diagnostic::error(3, span, format!("`{word}` is reserved"), what);
     problem.suggest("another name will do", span, format!("{word}_"))
 }
 
