@@ -1,6 +1,53 @@
 //! Typed gk programs to CUDA C++ text. No files, no driver.
+//!
+//! `Program` → *passes* → `Program` → *lower* → [`plan::Plan`] → *emit* → [`kernel::Kernel`] (CUDA text and its contract).
+//! Decisions are made in `lower`, by facts and by the program alone; `emit` only spells them.
 
+pub mod emit;
 pub mod error;
+pub mod facts;
 pub mod formula;
 pub mod kernel;
+pub mod lower;
+pub mod passes;
+pub mod plan;
+pub mod size;
 pub mod target;
+pub mod walk;
+
+use gpukc_dsl::program::{Kernel as Typed, Program};
+
+use error::Error;
+use facts::Facts;
+use kernel::{Kernel, Launch};
+use lower::Lowered;
+use target::Target;
+
+/// The plan of one kernel, verified.
+pub fn plan(program: &Program, kernel: &Typed, _target: Target, facts: &Facts) -> Result<Lowered, Error> {
+    let mut rewritten = kernel.clone();
+    passes::run(&mut rewritten, facts, |_, _| {});
+    let lowered = lower::lower(program, &rewritten, facts)?;
+    //VERIFY plan::verify::verify(&lowered.plan)?;
+    Ok(lowered)
+}
+
+/// CUDA text for one kernel and its contract. The text depends on the program, the target's family and the facts alone.
+pub fn compile(program: &Program, kernel: &Typed, target: Target, facts: &Facts) -> Result<Kernel, Error> {
+    let lowered = plan(program, kernel, target, facts)?;
+    let source = emit::emit(&lowered.plan, &lowered.functions);
+    let launches = lowered.plan.launches.iter().map(|launch| Launch {
+        entry: launch.entry.clone(),
+        grid: launch.grid.clone(),
+        block: launch.block,
+        shared_bytes: 0,
+        arguments: launch.parameters.iter().map(|p| p.argument.clone()).collect(),
+    });
+    Ok(Kernel {
+        name: kernel.name.clone(),
+        source,
+        launches: launches.collect(),
+        scratch: lowered.plan.scratch,
+        sites: lowered.plan.sites,
+    })
+}

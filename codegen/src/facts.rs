@@ -1,0 +1,65 @@
+//! What is known of a call when its kernel is planned. Facts choose schedules and simplify texts; they never change bits.
+//!
+//! Values of a call are only asked coarse questions (which power of two bounds this extent, does 4 divide it), so that the
+//! texts planned for many shapes coincide: a loop over a hundred shapes compiles a handful of texts.
+
+use std::collections::BTreeMap;
+
+use gpukc_dsl::program::{DimId, ScalarId};
+
+use crate::formula::{Environment, Formula};
+
+/// Knowledge about the calls that a text will serve. The default serves every call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// Dims whose value is spelled into the text, which then serves this value only.
+    pub literal: BTreeMap<DimId, i64>,
+    /// Dims of the call at hand, for coarse questions.
+    pub dims: BTreeMap<DimId, i64>,
+    /// Integer scalars of the call at hand, for coarse questions.
+    pub scalars: BTreeMap<ScalarId, i64>,
+    /// Whether every array starts at a multiple of 16 bytes.
+    pub aligned: bool,
+    /// Whether every index of the call, grid-stride overshoot included, fits 31 bits.
+    pub narrow: bool,
+}
+
+struct Known<'a>(&'a Facts, std::cell::Cell<bool>);
+
+impl Environment for Known<'_> {
+    fn dim(&self, id: DimId) -> i64 {
+        let value = self.0.literal.get(&id).or_else(|| self.0.dims.get(&id));
+        self.1.set(self.1.get() && value.is_some());
+        value.copied().unwrap_or(0)
+    }
+    fn scalar(&self, id: ScalarId) -> i64 {
+        let value = self.0.scalars.get(&id);
+        self.1.set(self.1.get() && value.is_some());
+        value.copied().unwrap_or(0)
+    }
+}
+
+impl Facts {
+    fn value(&self, formula: &Formula) -> Option<i64> {
+        let known = Known(self, std::cell::Cell::new(true));
+        let value = formula.evaluate(&known);
+        known.1.get().then_some(value)
+    }
+    /// A power of two, at least 16, that the value does not exceed.
+    pub fn bound(&self, formula: &Formula) -> Option<i64> {
+        let value = self.value(formula)?;
+        (value <= 1 << 40).then(|| (value.max(16) as u64).next_power_of_two() as i64)
+    }
+    /// Whether the value is known to be at least `threshold`.
+    pub fn at_least(&self, formula: &Formula, threshold: i64) -> bool {
+        self.value(formula).is_some_and(|value| value >= threshold)
+    }
+    /// Whether the value is known to be below `threshold`.
+    pub fn below(&self, formula: &Formula, threshold: i64) -> bool {
+        self.value(formula).is_some_and(|value| value < threshold)
+    }
+    /// Whether the value is known to be a multiple of `factor`.
+    pub fn multiple(&self, formula: &Formula, factor: i64) -> bool {
+        self.value(formula).is_some_and(|value| value % factor == 0)
+    }
+}

@@ -1,0 +1,60 @@
+//! A typed kernel to a plan: which arrays exist in memory, which schedule computes each statement, and the launches.
+//!
+//! 1. [`group`] cuts the statements into groups; a group of dependent row statements becomes one launch.
+//! 2. [`place`] decides of each `let` whether it is computed where it is read, held on chip, or stored in scratch memory.
+//! 3. Each group is lowered by its schedule, a file each: `map`, `transpose`, `rows`, `split`, `columns`, `contract`, and
+//!    `serial` reductions inside any of them for what no schedule takes.
+
+mod columns;
+mod context;
+mod contract;
+mod expr;
+mod function;
+mod group;
+mod map;
+mod place;
+mod reduction;
+mod rows;
+mod split;
+mod transpose;
+
+use gpukc_dsl::program::{Kernel, Program, StatementKind};
+
+use crate::emit::DeviceFunction;
+use crate::error::Error;
+use crate::facts::Facts;
+use crate::plan::Plan;
+
+pub use group::{Group, Schedule};
+
+/// The plan of one kernel and the device functions that it calls.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The plan.
+    pub plan: Plan,
+    /// Functions of the program and of the mathematical library, callees first.
+    pub functions: Vec<DeviceFunction>,
+}
+
+/// Lowers a kernel whose [passes](crate::passes) have run.
+pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowered, Error> {
+    let groups = group::group(kernel, facts);
+    let places = place::place(kernel, facts, &groups);
+    let mut lowering = context::Lowering::new(program, kernel, facts, places)?;
+    for group in &groups {
+        match group.schedule {
+            Schedule::Map => map::lower(&mut lowering, group)?,
+            Schedule::Transpose => transpose::lower(&mut lowering, group)?,
+            Schedule::Rows => rows::lower(&mut lowering, group)?,
+            Schedule::Split => split::lower(&mut lowering, group)?,
+            Schedule::Columns => columns::lower(&mut lowering, group)?,
+            Schedule::Contract => contract::lower(&mut lowering, group)?,
+        }
+    }
+    lowering.finish()
+}
+
+/// Whether a statement accumulates.
+fn accumulates(kind: StatementKind) -> bool {
+    matches!(kind, StatementKind::Accumulate { .. })
+}

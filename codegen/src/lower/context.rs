@@ -1,0 +1,331 @@
+//! The state of a lowering: the plan so far, and the launch that is being written: its parameters, names, bindings and nodes.
+
+use std::collections::BTreeMap;
+
+use gpukc_dsl::program::{Array, ArrayId, ExprId, FunctionId, Kernel, Program, Ranged, ScalarId, VariableId};
+use gpukc_dsl::types::Type;
+
+use super::Lowered;
+use super::place::{Place, Places};
+use crate::emit::DeviceFunction;
+use crate::emit::names::Namer;
+use crate::error::Error;
+use crate::facts::Facts;
+use crate::formula::{Formula, Op};
+use crate::kernel::{Argument, Scratch, Site};
+use crate::plan::{CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, int, long, name};
+use crate::size;
+
+/// See the module.
+pub struct Lowering<'a> {
+    pub program: &'a Program,
+    pub kernel: &'a Kernel,
+    pub facts: &'a Facts,
+    pub places: Places,
+    pub plan: Plan,
+    pub functions: Vec<DeviceFunction>,
+    /// User functions lowered so far and the names they got.
+    pub function_names: BTreeMap<FunctionId, String>,
+    pub file_namer: Namer,
+    // The launch that is being written.
+    pub namer: Namer,
+    parameters: Vec<Parameter>,
+    written: Vec<ArrayId>,
+    /// What each bound index variable is, of the index type.
+    pub variables: BTreeMap<VariableId, Expr>,
+    /// On-chip arrays: what their element at the current position is.
+    pub chip: BTreeMap<ArrayId, Expr>,
+    /// Expressions that have been computed already, e.g. a read that a wide load covers.
+    pub computed: BTreeMap<ExprId, Expr>,
+    /// Variables that run together as one: neighbouring elements of every array that mentions them.
+    pub flat: Option<Flat>,
+    blocks: Vec<Block>,
+}
+
+/// Variables, slowest first, that number contiguous elements together, and their common position.
+#[derive(Clone, Debug)]
+pub struct Flat {
+    pub variables: Vec<Ranged>,
+    pub position: Expr,
+}
+
+#[derive(Default)]
+struct Block {
+    nodes: Vec<Node>,
+    /// Values of inlined `let`s, by what they were computed from.
+    locals: Vec<(String, Expr)>,
+}
+
+impl<'a> Lowering<'a> {
+    pub fn new(program: &'a Program, kernel: &'a Kernel, facts: &'a Facts, places: Places) -> Result<Self, Error> {
+        let plan = Plan { name: kernel.name.clone(), ..Plan::default() };
+        let mut lowering = Lowering {
+            program,
+            kernel,
+            facts,
+            places,
+            plan,
+            functions: Vec::new(),
+            function_names: BTreeMap::new(),
+            file_namer: Namer::new(),
+            namer: Namer::new(),
+            parameters: Vec::new(),
+            written: Vec::new(),
+            variables: BTreeMap::new(),
+            chip: BTreeMap::new(),
+            computed: BTreeMap::new(),
+            flat: None,
+            blocks: Vec::new(),
+        };
+        for (id, array) in kernel.arrays.iter() {
+            if let Place::Scratch(index) = lowering.places.of(id) {
+                let bytes = lowering.elements(array)?.times(array.element.size() as i64);
+                debug_assert_eq!(index, lowering.plan.scratch.len());
+                lowering.plan.scratch.push(Scratch { name: array.name.clone(), bytes, zeroed: false });
+            }
+        }
+        Ok(lowering)
+    }
+
+    /// The number of elements of an array.
+    pub fn elements(&self, array: &Array) -> Result<Formula, Error> {
+        array.shape.iter().try_fold(Formula::Constant(1), |n, extent| Ok(n.times(self.formula(*extent)?)))
+    }
+
+    /// The formula of an extent or a bound.
+    pub fn formula(&self, id: ExprId) -> Result<Formula, Error> {
+        size::formula(self.kernel, self.facts, id)
+            .ok_or_else(|| Error::limit(self.kernel.exprs[id].span, "this extent is too involved to launch a kernel from"))
+    }
+
+    /// The number of values of a range.
+    pub fn extent(&self, range: &Ranged) -> Result<Formula, Error> {
+        size::extent(self.kernel, self.facts, range)
+            .ok_or_else(|| Error::limit(self.kernel.exprs[range.hi].span, "this range is too involved to launch a kernel from"))
+    }
+
+    /// The product of the ranges' extents.
+    pub fn points(&self, ranges: &[Ranged]) -> Result<Formula, Error> {
+        ranges.iter().try_fold(Formula::Constant(1), |n, range| Ok(n.times(self.extent(range)?)))
+    }
+
+    /// The type of index variables and offsets in the text.
+    pub fn index_type(&self) -> Type {
+        if self.facts.narrow { Type::I32 } else { Type::I64 }
+    }
+
+    /// An integer of the index type.
+    pub fn index_constant(&self, value: i64) -> Expr {
+        if self.facts.narrow || i32::try_from(value).is_ok() { int(value) } else { long(value) }
+    }
+
+    // ---- launches
+
+    /// Starts a launch that writes these arrays.
+    pub fn begin_launch(&mut self, written: &[ArrayId]) {
+        self.namer = Namer::new();
+        self.parameters.clear();
+        self.written = written.to_vec();
+        self.variables.clear();
+        self.chip.clear();
+        self.computed.clear();
+        self.flat = None;
+        self.blocks = vec![Block::default()];
+    }
+
+    /// Ends the launch. `suffix` tells the launches of one kernel apart.
+    pub fn end_launch(&mut self, suffix: &str, schedule: &'static str, notes: Vec<String>, grid: [Formula; 3], block: [u32; 3]) {
+        let stem = if suffix.is_empty() { self.kernel.name.clone() } else { format!("{}_{suffix}", self.kernel.name) };
+        let entry = self.file_namer.fresh(&stem);
+        let body = self.blocks.pop().map(|block| block.nodes).unwrap_or_default();
+        let mut parameters = std::mem::take(&mut self.parameters);
+        parameters.sort_by_key(|p| match (p.ty, &p.argument) {
+            (ParameterType::Value(_), Argument::Scalar(_)) => 0,
+            (ParameterType::Input(_), _) => 1,
+            (ParameterType::Output(_), _) => 2,
+            (ParameterType::Value(_), _) => 3,
+            (ParameterType::Report, _) => 4,
+        });
+        self.plan.launches.push(Launch { entry, schedule, notes, parameters, grid, block, resident: None, body });
+    }
+
+    /// The plan and its functions.
+    pub fn finish(mut self) -> Result<Lowered, Error> {
+        self.add_library_functions()?;
+        self.plan.summary = self.kernel.doc.clone();
+        Ok(Lowered { plan: self.plan, functions: self.functions })
+    }
+
+    // ---- parameters
+
+    fn parameter(&mut self, wish: &str, ty: ParameterType, argument: Argument) -> Expr {
+        if let Some(found) = self.parameters.iter().find(|p| p.argument == argument) {
+            return name(found.name.clone());
+        }
+        let fresh = self.namer.fresh(wish);
+        self.parameters.push(Parameter { name: fresh.clone(), ty, argument });
+        name(fresh)
+    }
+
+    /// The pointer to an array that exists in memory.
+    pub fn pointer(&mut self, id: ArrayId) -> Expr {
+        let array = &self.kernel.arrays[id];
+        let argument = match self.places.of(id) {
+            Place::Scratch(index) => Argument::Scratch(index),
+            _ => Argument::Array(id),
+        };
+        let ty = if self.written.contains(&id) {
+            ParameterType::Output(array.element)
+        } else {
+            ParameterType::Input(array.element)
+        };
+        let wish = array.name.replace('.', "_");
+        self.parameter(&wish, ty, argument)
+    }
+
+    /// A new scratch memory of the plan's own.
+    pub fn scratch(&mut self, wish: &str, bytes: Formula) -> usize {
+        self.plan.scratch.push(Scratch { name: wish.into(), bytes, zeroed: false });
+        self.plan.scratch.len() - 1
+    }
+
+    /// The pointer to a scratch memory of the plan's own.
+    pub fn scratch_pointer(&mut self, index: usize, element: Type, written: bool) -> Expr {
+        let wish = self.plan.scratch[index].name.clone();
+        let ty = if written { ParameterType::Output(element) } else { ParameterType::Input(element) };
+        self.parameter(&wish, ty, Argument::Scratch(index))
+    }
+
+    /// The value of a scalar parameter.
+    pub fn scalar(&mut self, id: ScalarId) -> Expr {
+        let scalar = &self.kernel.scalars[id];
+        let wish = scalar.name.clone();
+        self.parameter(&wish, ParameterType::Value(scalar.ty), Argument::Scalar(id))
+    }
+
+    /// The pointer to the report.
+    pub fn report(&mut self) -> Expr {
+        self.parameter("report", ParameterType::Report, Argument::Report)
+    }
+
+    /// A new checked place.
+    pub fn site(&mut self, site: Site) -> Expr {
+        let number = self.plan.sites.iter().position(|s| *s == site).unwrap_or_else(|| {
+            self.plan.sites.push(site);
+            self.plan.sites.len() - 1
+        });
+        Expr::Int(number as i128, Type::U32)
+    }
+
+    /// A formula's value, of the index type. Constants and dims stand for themselves, sums and products of few of them are
+    /// spelled out; anything else the host computes and passes under the name `wish`.
+    pub fn size(&mut self, formula: &Formula, wish: &str) -> Expr {
+        match formula {
+            Formula::Constant(value) => self.index_constant(*value),
+            Formula::Dim(_, dim) => self.size_parameter(&dim.clone(), formula),
+            Formula::Binary(Op::Mul, a, b) if simple(a) && simple(b) => self.size(a, wish) * self.size(b, wish),
+            _ => self.size_parameter(wish, formula),
+        }
+    }
+
+    fn size_parameter(&mut self, wish: &str, formula: &Formula) -> Expr {
+        let ty = self.index_type();
+        self.parameter(wish, ParameterType::Value(ty), Argument::Size(formula.clone(), ty))
+    }
+
+    /// The extent of an array's axis, of the index type.
+    pub fn array_extent(&mut self, id: ArrayId, axis: usize) -> Result<Expr, Error> {
+        let array = &self.kernel.arrays[id];
+        let formula = self.formula(array.shape[axis])?;
+        Ok(self.size(&formula, &format!("{}_extent{axis}", array.name.replace('.', "_"))))
+    }
+
+    // ---- nodes
+
+    /// Appends a node.
+    pub fn push(&mut self, node: Node) {
+        if let Some(block) = self.blocks.last_mut() {
+            block.nodes.push(node);
+        }
+    }
+
+    /// Collects what `write` appends, as the body of a loop or branch.
+    pub fn block<R>(&mut self, write: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<(Vec<Node>, R), Error> {
+        self.blocks.push(Block::default());
+        let result = write(self);
+        let block = self.blocks.pop().unwrap_or_default();
+        Ok((block.nodes, result?))
+    }
+
+    /// Declares a constant local and gives its name.
+    pub fn local(&mut self, wish: &str, ty: impl Into<CudaType>, value: Expr) -> Expr {
+        let fresh = self.namer.fresh(wish);
+        self.push(Node::Declare { ty: ty.into(), name: fresh.clone(), value: Some(value), mutable: false });
+        name(fresh)
+    }
+
+    /// Declares a variable that is assigned later.
+    pub fn variable(&mut self, wish: &str, ty: impl Into<CudaType>, value: Option<Expr>) -> Expr {
+        let fresh = self.namer.fresh(wish);
+        self.push(Node::Declare { ty: ty.into(), name: fresh.clone(), value, mutable: true });
+        name(fresh)
+    }
+
+    /// Declares a register array.
+    pub fn registers(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>) -> Expr {
+        self.array(wish, ty, extents, false)
+    }
+
+    /// Declares a shared array.
+    pub fn shared(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>) -> Expr {
+        self.array(wish, ty, extents, true)
+    }
+
+    fn array(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>, shared: bool) -> Expr {
+        let fresh = self.namer.fresh(wish);
+        self.push(Node::Array { ty: ty.into(), name: fresh.clone(), extents, shared, zeroed: false });
+        name(fresh)
+    }
+
+    /// A loop `for (ty wish = lo; wish < hi; wish += step)`.
+    pub fn each(
+        &mut self,
+        wish: &str,
+        ty: Type,
+        [lo, hi, step]: [Expr; 3],
+        unroll: crate::plan::Unroll,
+        write: impl FnOnce(&mut Self, Expr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let variable = self.namer.fresh(wish);
+        let (body, ()) = self.block(|lowering| write(lowering, name(variable.clone())))?;
+        self.push(Node::For { variable, ty: ty.into(), lo, hi, step, unroll, body });
+        Ok(())
+    }
+
+    /// A branch without an other side.
+    pub fn when(&mut self, condition: Expr, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        let (then, ()) = self.block(write)?;
+        self.push(Node::If { condition, then, otherwise: Vec::new() });
+        Ok(())
+    }
+
+    /// A value computed before in this or an enclosing block.
+    pub fn recall(&self, key: &str) -> Option<Expr> {
+        self.blocks.iter().rev().flat_map(|block| &block.locals).find(|(k, _)| k == key).map(|(_, value)| value.clone())
+    }
+
+    /// Remembers a value for the rest of this block.
+    pub fn remember(&mut self, key: String, value: Expr) {
+        if let Some(block) = self.blocks.last_mut() {
+            block.locals.push((key, value));
+        }
+    }
+}
+
+fn simple(formula: &Formula) -> bool {
+    match formula {
+        Formula::Constant(_) | Formula::Dim(..) => true,
+        Formula::Binary(Op::Mul, a, b) => simple(a) && simple(b),
+        _ => false,
+    }
+}

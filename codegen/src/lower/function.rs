@@ -1,0 +1,198 @@
+//! Scalar functions, the program's own and the mathematical library's, to device functions. They read no arrays, so every
+//! expression stays an expression.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use gpukc_dsl::arena::Id;
+use gpukc_dsl::program::{ExprId, ExprKind, Function, FunctionId, LocalId, LocalStatement, Program};
+use gpukc_dsl::types::{BinaryOp, Builtin, Type};
+
+use super::context::Lowering;
+use super::expr::{binary, cast, literal, unary};
+use crate::emit::DeviceFunction;
+use crate::emit::names::Namer;
+use crate::error::Error;
+use crate::plan::{Expr, Node, Unroll, call, int, name, walk_nodes};
+
+/// The mathematical library as a program of functions, checked once.
+fn library() -> Result<&'static Program, Error> {
+    static LIBRARY: OnceLock<Result<Program, String>> = OnceLock::new();
+    let checked = LIBRARY.get_or_init(|| {
+        gpukc_dsl::check_library(gpukc_math::SOURCES)
+            .map_err(|problems| problems.first().map_or("unknown".into(), |problem| problem.message.clone()))
+    });
+    checked.as_ref().map_err(|message| Error::Bug(format!("the mathematical library does not check: {message}")))
+}
+
+impl Lowering<'_> {
+    /// The device function of a `fn`, lowered when first called.
+    pub fn function(&mut self, id: FunctionId) -> Result<String, Error> {
+        if let Some(found) = self.function_names.get(&id) {
+            return Ok(found.clone());
+        }
+        let program = self.program;
+        let function = &program.functions[id];
+        let mut callees = Vec::new();
+        for (_, expr) in function.exprs.iter() {
+            if let ExprKind::Call(callee, _) = expr.kind {
+                callees.push((callee, self.function(callee)?));
+            }
+        }
+        let fresh = self.file_namer.fresh(&function.name);
+        let lowered = lower(function, &fresh, &|callee| callees.iter().find(|(c, _)| *c == callee).map(|(_, n)| n.clone()))?;
+        self.functions.push(lowered);
+        self.function_names.insert(id, fresh.clone());
+        Ok(fresh)
+    }
+
+    /// Adds the library functions that the plan and the functions call, callees first.
+    pub fn add_library_functions(&mut self) -> Result<(), Error> {
+        let mut called = BTreeSet::new();
+        let mut collect = |expr: &Expr| {
+            if let Expr::Call(function, _) = expr {
+                called.insert(function.clone());
+            }
+        };
+        self.plan.launches.iter().for_each(|launch| walk_nodes(&launch.body, &mut collect));
+        self.functions.iter().for_each(|function| walk_nodes(&function.body, &mut collect));
+        // Sources only call what stands above them: from the last to the first, every caller is seen before its callees.
+        let library = library()?;
+        let mut needed = Vec::new();
+        for (id, function) in library.functions.iter().rev() {
+            if !called.contains(&function.name) {
+                continue;
+            }
+            needed.push(id);
+            for (_, expr) in function.exprs.iter() {
+                match &expr.kind {
+                    ExprKind::Call(callee, _) => called.extend([library.functions[*callee].name.clone()]),
+                    ExprKind::Builtin(builtin, arguments) => {
+                        let ty = arguments.first().map_or(expr.ty, |a| function.exprs[*a].ty);
+                        called.extend(library_call(*builtin, ty));
+                    }
+                    ExprKind::Binary(BinaryOp::Rem, a, _) if function.exprs[*a].ty.is_float() => {
+                        called.insert(format!("fmod_{}", function.exprs[*a].ty));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut lowered = Vec::new();
+        for id in needed.into_iter().rev() {
+            let function = &library.functions[id];
+            let callee = |callee: FunctionId| Some(library.functions[callee].name.clone());
+            lowered.push(lower(function, &function.name, &callee)?);
+        }
+        lowered.append(&mut self.functions);
+        self.functions = lowered;
+        Ok(())
+    }
+}
+
+/// The library's function for a built-in at a float type, if it has one.
+pub fn library_call(builtin: Builtin, ty: Type) -> Option<String> {
+    let wanted = format!("{builtin}_{ty}");
+    let library = library().ok()?;
+    library.functions.iter().any(|(_, f)| f.name == wanted).then_some(wanted)
+}
+
+type Callee<'a> = &'a dyn Fn(FunctionId) -> Option<String>;
+
+struct Scalar<'a> {
+    function: &'a Function,
+    names: Vec<String>,
+    callee: Callee<'a>,
+    declared: Vec<bool>,
+}
+
+fn lower(function: &Function, fresh: &str, callee: Callee) -> Result<DeviceFunction, Error> {
+    let mut namer = Namer::new();
+    let names: Vec<String> = function.locals.iter().map(|(_, local)| namer.fresh(&local.name)).collect();
+    let mut declared = vec![false; names.len()];
+    declared.iter_mut().take(function.parameters).for_each(|d| *d = true);
+    let mut scalar = Scalar { function, names, callee, declared };
+    let parameters = (0..function.parameters)
+        .map(|index| (function.locals[Id::new(index)].ty.into(), scalar.names[index].clone()))
+        .collect();
+    let mut body = Vec::new();
+    scalar.statements(&function.body, &mut body)?;
+    body.push(Node::Return(Some(scalar.value(function.value)?)));
+    Ok(DeviceFunction { name: fresh.into(), result: function.result.into(), parameters, body, doc: function.doc.clone() })
+}
+
+impl Scalar<'_> {
+    fn statements(&mut self, statements: &[LocalStatement], nodes: &mut Vec<Node>) -> Result<(), Error> {
+        for statement in statements {
+            match statement {
+                LocalStatement::Set(local, value) => {
+                    let value = self.value(*value)?;
+                    nodes.push(self.set(*local, value));
+                }
+                LocalStatement::While(condition, body) => {
+                    let condition = self.value(*condition)?;
+                    let body = self.scope(body)?;
+                    nodes.push(Node::While(condition, body));
+                }
+                LocalStatement::For(local, lo, hi, body) => {
+                    let (lo, hi) = (self.value(*lo)?, self.value(*hi)?);
+                    let ty = self.function.locals[*local].ty;
+                    self.declared[local.index()] = true;
+                    let body = self.scope(body)?;
+                    let variable = self.names[local.index()].clone();
+                    nodes.push(Node::For { variable, ty: ty.into(), lo, hi, step: int(1), unroll: Unroll::Default, body });
+                }
+                LocalStatement::If(condition, then, otherwise) => {
+                    let condition = self.value(*condition)?;
+                    let (then, otherwise) = (self.scope(then)?, self.scope(otherwise)?);
+                    nodes.push(Node::If { condition, then, otherwise });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, statements: &[LocalStatement]) -> Result<Vec<Node>, Error> {
+        let before = self.declared.clone();
+        let mut nodes = Vec::new();
+        self.statements(statements, &mut nodes)?;
+        self.declared = before;
+        Ok(nodes)
+    }
+
+    fn set(&mut self, local: LocalId, value: Expr) -> Node {
+        let index = local.index();
+        if std::mem::replace(&mut self.declared[index], true) {
+            return Node::Assign(name(self.names[index].clone()), value);
+        }
+        let definition = &self.function.locals[local];
+        let (ty, name) = (definition.ty.into(), self.names[index].clone());
+        Node::Declare { ty, name, value: Some(value), mutable: definition.mutable }
+    }
+
+    fn value(&self, id: ExprId) -> Result<Expr, Error> {
+        let expr = &self.function.exprs[id];
+        let operand = |id: ExprId| self.function.exprs[id].ty;
+        Ok(match &expr.kind {
+            ExprKind::Literal(value) => literal(*value, expr.ty),
+            ExprKind::Local(local) => name(self.names[local.index()].clone()),
+            ExprKind::Unary(op, x) => unary(*op, self.value(*x)?, expr.ty),
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => self.value(*a)?.binary(op.symbol(), self.value(*b)?),
+            ExprKind::Binary(op, a, b) => binary(*op, self.value(*a)?, self.value(*b)?, operand(*a), false),
+            ExprKind::Cast(x) => cast(self.value(*x)?, operand(*x), expr.ty),
+            ExprKind::If { condition, then, otherwise } => {
+                self.value(*condition)?.choose(self.value(*then)?, self.value(*otherwise)?)
+            }
+            ExprKind::Builtin(builtin, arguments) => {
+                let ty = arguments.first().map_or(expr.ty, |a| operand(*a));
+                let arguments = arguments.iter().map(|a| self.value(*a)).collect::<Result<Vec<_>, _>>()?;
+                super::expr::builtin_call(*builtin, arguments, ty)
+            }
+            ExprKind::Call(callee, arguments) => {
+                let callee = (self.callee)(*callee).ok_or_else(|| Error::Bug("a call of an unknown function".into()))?;
+                call(callee, arguments.iter().map(|a| self.value(*a)).collect::<Result<Vec<_>, _>>()?)
+            }
+            _ => return Err(Error::Bug(format!("`{}` mentions something that only a kernel has", self.function.name))),
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Where each array lives: in the caller's memory, in scratch memory, on chip, or nowhere (computed where it is read).
+
+use std::collections::BTreeMap;
+
+use gpukc_dsl::program::{ArrayId, Bounds, ExprKind, Kernel, Order, Role, StatementKind};
+
+use super::group::{Group, Schedule};
+use crate::facts::Facts;
+use crate::walk;
+
+/// Where an array lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A parameter or a result.
+    Memory,
+    /// The plan's scratch memory of this number.
+    Scratch(usize),
+    /// Computed where it is read, from the statement of this number.
+    Inline(usize),
+    /// In registers of the launch that defines it, which alone reads it.
+    OnChip,
+}
+
+/// The place of every array.
+#[derive(Clone, Debug)]
+pub struct Places(BTreeMap<ArrayId, Place>);
+
+impl Places {
+    /// The place of an array.
+    pub fn of(&self, id: ArrayId) -> Place {
+        self.0.get(&id).copied().unwrap_or(Place::Memory)
+    }
+    /// Changes the place of an array.
+    pub fn set(&mut self, id: ArrayId, place: Place) {
+        self.0.insert(id, place);
+    }
+}
+
+/// A `let` of at most so many instructions is computed again at each use.
+const CHEAP: u32 = 8;
+/// A `let` of at most so many instructions is computed again rather than stored, unless a sharing reduction reads it.
+const AFFORDABLE: u32 = 64;
+
+/// Decides the place of every array.
+pub fn place(kernel: &Kernel, _facts: &Facts, groups: &[Group]) -> Places {
+    let mut places = BTreeMap::new();
+    let mut costs: BTreeMap<ArrayId, u32> = BTreeMap::new();
+    let mut scratch = 0;
+    for group in groups {
+        for &number in &group.statements {
+            let statement = &kernel.statements[number];
+            let array = statement.array;
+            if kernel.arrays[array].role != Role::Let || places.contains_key(&array) {
+                continue;
+            }
+            let uses = uses(kernel, array);
+            let place = if group.schedule == Schedule::Rows && uses.iter().all(|u| group.statements.contains(&u.statement)) {
+                Place::OnChip
+            } else if group.schedule != Schedule::Rows
+                && is_inlinable(kernel, number)
+                && is_worth_inlining(kernel, number, &uses, &mut costs)
+            {
+                Place::Inline(number)
+            } else {
+                scratch += 1;
+                Place::Scratch(scratch - 1)
+            };
+            places.insert(array, place);
+        }
+    }
+    Places(places)
+}
+
+struct Use {
+    statement: usize,
+    /// Its bounds are settled without a check or a rule.
+    plain: bool,
+    /// Under a sharing reduction, where it would be computed many times.
+    shared: bool,
+}
+
+fn uses(kernel: &Kernel, array: ArrayId) -> Vec<Use> {
+    let mut uses = Vec::new();
+    for (number, statement) in kernel.statements.iter().enumerate() {
+        let roots = statement.subscripts.iter().map(|s| s.index).chain([statement.value]);
+        let mut stack: Vec<_> = roots.map(|id| (id, false)).collect();
+        while let Some((id, shared)) = stack.pop() {
+            let mut below = shared;
+            match &kernel.exprs[id].kind {
+                ExprKind::Read { array: read, subscripts } if *read == array => {
+                    let plain = subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed));
+                    uses.push(Use { statement: number, plain, shared });
+                }
+                ExprKind::Reduce(reduce) => below |= matches!(reduce.order, Order::Sharing(_) | Order::Scan(_)),
+                _ => {}
+            }
+            stack.extend(walk::operands(kernel, id).into_iter().map(|(operand, _)| (operand, below)));
+        }
+    }
+    uses
+}
+
+/// Whether computing the `let` of statement `number` where it is read means the same.
+fn is_inlinable(kernel: &Kernel, number: usize) -> bool {
+    let statement = &kernel.statements[number];
+    let defined_once = kernel.statements.iter().filter(|s| s.array == statement.array).count() == 1;
+    statement.kind == StatementKind::Define
+        && defined_once
+        && statement.subscripts.len() == statement.variables.len()
+        && statement
+            .subscripts
+            .iter()
+            .all(|s| matches!(kernel.exprs[s.index].kind, ExprKind::Variable(_)))
+        && !walk::has_reduction(kernel, statement.value)
+        && !walk::can_fail(kernel, statement.value)
+}
+
+fn is_worth_inlining(kernel: &Kernel, number: usize, uses: &[Use], costs: &mut BTreeMap<ArrayId, u32>) -> bool {
+    let statement = &kernel.statements[number];
+    let below: u32 = walk::reads(kernel, statement.value)
+        .iter()
+        .filter_map(|read| match &kernel.exprs[*read].kind {
+            ExprKind::Read { array, .. } => costs.get(array),
+            _ => None,
+        })
+        .fold(walk::cost(kernel, statement.value), |sum, cost| sum.saturating_add(*cost));
+    let once = uses.len() == 1 && uses.iter().all(|u| !u.shared);
+    let affordable = below <= CHEAP || below <= AFFORDABLE && uses.iter().all(|u| !u.shared);
+    let inline = uses.iter().all(|u| u.plain) && (affordable || once && below <= 1000);
+    if inline {
+        costs.insert(statement.array, below);
+    }
+    inline
+}

@@ -1,0 +1,298 @@
+//! What every schedule needs of a reduction: its accumulator, identity, step and combination; and reductions in place, which
+//! one thread computes where they stand.
+
+use gpukc_dsl::program::{ExprId, ExprKind, Order, Reduce};
+use gpukc_dsl::types::{BinaryOp, Reducer, Type};
+
+use super::context::Lowering;
+use super::expr::{binary, extreme, zero};
+use crate::error::Error;
+use crate::formula::Formula;
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int, long, name};
+use crate::size;
+
+/// How terms of a reduction come together in the text.
+#[derive(Clone, Debug)]
+pub struct Reduction {
+    /// The reduction.
+    pub reduce: Reduce,
+    /// The type of the result.
+    pub result: Type,
+    /// The type of the body.
+    pub term: Type,
+    /// The accumulator's type.
+    pub accumulator: CudaType,
+    /// The class of the prelude that combines two accumulators.
+    pub functor: &'static str,
+    /// The identity.
+    pub identity: Expr,
+}
+
+impl Lowering<'_> {
+    /// What a schedule needs of the reduction `id`.
+    pub fn reduction(&self, id: ExprId) -> Result<Reduction, Error> {
+        let ExprKind::Reduce(reduce) = &self.kernel.exprs[id].kind else {
+            return Err(Error::Bug("not a reduction".into()));
+        };
+        let result = self.kernel.exprs[id].ty;
+        let term = self.kernel.exprs[reduce.body].ty;
+        let (functor, identity, accumulator): (_, _, CudaType) = match reduce.reducer {
+            Reducer::Sum | Reducer::Mean => ("Sum", zero(result), result.into()),
+            Reducer::Count => ("Sum", zero(Type::I64), Type::I64.into()),
+            Reducer::Prod => ("Product", one(result), result.into()),
+            Reducer::Min => (minimum_functor(result), lowest_or_highest(result, false), result.into()),
+            Reducer::Max => (maximum_functor(result), lowest_or_highest(result, true), result.into()),
+            Reducer::Any => ("Any", Expr::Bool(false), Type::Bool.into()),
+            Reducer::All => ("All", Expr::Bool(true), Type::Bool.into()),
+            Reducer::Argmin => (first_functor(term, false), call("nothing", vec![zero(widened(term))]), CudaType::Best(widened(term))),
+            Reducer::Argmax => (first_functor(term, true), call("nothing", vec![zero(widened(term))]), CudaType::Best(widened(term))),
+        };
+        Ok(Reduction { reduce: reduce.as_ref().clone(), result, term, accumulator, functor, identity })
+    }
+
+    /// Takes one term into `accumulator`; the reduction's variables are bound. A filter becomes a branch.
+    pub fn accumulate(&mut self, reduction: &Reduction, accumulator: Expr) -> Result<(), Error> {
+        let take = |lowering: &mut Self| {
+            let next = lowering.step(reduction, accumulator.clone())?;
+            lowering.push(Node::Assign(accumulator.clone(), next));
+            Ok(())
+        };
+        match reduction.reduce.filter {
+            None => take(self),
+            Some(filter) => {
+                let condition = self.value(filter)?;
+                self.when(condition, take)
+            }
+        }
+    }
+
+    /// The accumulator's value after the term at which the variables are bound.
+    pub fn step(&mut self, reduction: &Reduction, accumulator: Expr) -> Result<Expr, Error> {
+        let body = reduction.reduce.body;
+        if reduction.reduce.fused {
+            if let ExprKind::Binary(BinaryOp::Mul, a, b) = self.kernel.exprs[body].kind {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                let function = if reduction.result == Type::F32 { "fmaf" } else { "fma" };
+                return Ok(call(function, vec![a, b, accumulator]));
+            }
+        }
+        let term = self.value(body)?;
+        Ok(match reduction.reduce.reducer {
+            Reducer::Argmin | Reducer::Argmax => {
+                let variable = reduction.reduce.variables.first().map(|v| v.variable);
+                let index = variable.and_then(|v| self.variables.get(&v).cloned()).unwrap_or(int(0));
+                let term = super::expr::cast(term, reduction.term, widened(reduction.term));
+                call(reduction.functor_call(), vec![accumulator, call("best", vec![term, index.cast(Type::I64)])])
+            }
+            Reducer::Count => accumulator + term.choose(int(1), int(0)),
+            _ => reduction.combine(accumulator, term),
+        })
+    }
+
+    /// A reduction that the current thread computes on the spot.
+    pub fn reduce_in_place(&mut self, id: ExprId) -> Result<Expr, Error> {
+        let reduction = self.reduction(id)?;
+        let span = self.kernel.exprs[id].span;
+        let result = match &reduction.reduce.order {
+            Order::Scan(_) => return Err(Error::limit(span, "scans run on the CPU device only (`--device cpu`)")),
+            Order::Exact => self.loops(&reduction)?,
+            Order::Canonical => self.in_order(&reduction, "canonical", None)?,
+            Order::Sharing(free) => {
+                let wanted = self.wanted_runs(free)?;
+                self.in_order(&reduction, "ascending_runs", Some(wanted))?
+            }
+        };
+        Ok(reduction.finish(result))
+    }
+
+    /// `W` of the numeric contract: how many runs a sharing reduction with these free variables wants.
+    pub fn wanted_runs(&self, free: &[gpukc_dsl::program::VariableId]) -> Result<Formula, Error> {
+        let mut outputs = Formula::Constant(1);
+        let all = self.kernel.statements.iter().flat_map(|s| &s.variables);
+        let ranges: Vec<_> = all.copied().chain(self.reduced_variables()).collect();
+        for variable in free {
+            let extent = ranges.iter().find(|r| r.variable == *variable).and_then(|r| size::extent(self.kernel, self.facts, r));
+            if let Some(extent) = extent {
+                // Cut off at every step, so that the product can't overflow.
+                outputs = outputs.times(extent.max(1)).min(1 << 20);
+            }
+        }
+        Ok(Formula::Constant(1 << 20).div_floor(outputs).max(1))
+    }
+
+    fn reduced_variables(&self) -> Vec<gpukc_dsl::program::Ranged> {
+        let mut all = Vec::new();
+        for (_, expr) in self.kernel.exprs.iter() {
+            if let ExprKind::Reduce(reduce) = &expr.kind {
+                all.extend(reduce.variables.iter().copied());
+            }
+        }
+        all
+    }
+
+    /// Nested loops, for what is exact in any order.
+    fn loops(&mut self, reduction: &Reduction) -> Result<Expr, Error> {
+        let wish = reduction.reduce.reducer.name();
+        let accumulator = self.variable(wish, reduction.accumulator.clone(), Some(reduction.identity.clone()));
+        self.nest(reduction, 0, &accumulator)?;
+        Ok(accumulator)
+    }
+
+    fn nest(&mut self, reduction: &Reduction, depth: usize, accumulator: &Expr) -> Result<(), Error> {
+        let Some(range) = reduction.reduce.variables.get(depth).copied() else {
+            return self.accumulate(reduction, accumulator.clone());
+        };
+        let (lo, hi) = (self.index(range.lo)?, self.index(range.hi)?);
+        let wish = self.kernel.variables[range.variable].name.clone();
+        let ty = self.index_type();
+        self.each(&wish, ty, [lo, hi, int(1)], Unroll::Default, |lowering, variable| {
+            lowering.variables.insert(range.variable, variable);
+            lowering.nest(reduction, depth + 1, accumulator)
+        })
+    }
+
+    /// A call of the prelude's serial reducer in a defined order.
+    fn in_order(&mut self, reduction: &Reduction, helper: &'static str, wanted: Option<Formula>) -> Result<Expr, Error> {
+        let mut count: Option<Expr> = None;
+        let mut terms = Some(Formula::Constant(1));
+        let mut extents = Vec::new();
+        for range in &reduction.reduce.variables {
+            let formula = size::extent(self.kernel, self.facts, range);
+            let extent = match &formula {
+                Some(formula) => self.size(formula, "terms"),
+                None => {
+                    let extent = self.index(range.hi)? - self.index(range.lo)?;
+                    if reduction.reduce.variables.len() > 1 { call("maximum", vec![extent.cast(Type::I64), long(0)]) } else { extent }
+                }
+            };
+            terms = terms.zip(formula).map(|(a, b)| a.times(b));
+            extents.push(extent.clone());
+            count = Some(match count {
+                None => extent,
+                Some(before) => before * extent,
+            });
+        }
+        let count = count.unwrap_or(int(1)).cast(Type::I64);
+        let levels = if terms.and_then(|t| t.constant()).is_some_and(|n| n <= 4096) { 1 } else { 3 };
+        let mut arguments = vec![int(levels), count.clone()];
+        if let Some(wanted) = wanted {
+            let wanted = self.size(&wanted, "wanted_runs");
+            arguments.push(call("run_length", vec![count, wanted.cast(Type::I64)]));
+        }
+        arguments.extend([reduction.identity.clone(), call(reduction.functor_call_bare(), Vec::new())]);
+        let accumulator = self.namer.fresh("so_far");
+        let term = self.namer.fresh("term");
+        let (body, value) = self.block(|lowering| {
+            lowering.bind_term(reduction, name(term.clone()), &extents)?;
+            match reduction.reduce.filter {
+                None => lowering.step(reduction, name(accumulator.clone())),
+                Some(filter) => {
+                    let condition = lowering.value(filter)?;
+                    let next = lowering.variable("next", reduction.accumulator.clone(), Some(name(accumulator.clone())));
+                    lowering.when(condition, |lowering| {
+                        let value = lowering.step(reduction, next.clone())?;
+                        lowering.push(Node::Assign(next.clone(), value));
+                        Ok(())
+                    })?;
+                    Ok(next)
+                }
+            }
+        })?;
+        let result = self.namer.fresh(reduction.reduce.reducer.name());
+        let ty = reduction.accumulator.clone();
+        self.push(Node::Reduce { name: result.clone(), ty, helper, arguments, accumulator, term, body, value });
+        Ok(name(result))
+    }
+
+    /// Binds a reduction's variables to the term of that number.
+    pub fn bind_term(&mut self, reduction: &Reduction, term: Expr, extents: &[Expr]) -> Result<(), Error> {
+        let ty = self.index_type();
+        let ranges = &reduction.reduce.variables;
+        let mut rest = if self.facts.narrow { term.cast(ty) } else { term };
+        for (depth, range) in ranges.iter().enumerate().rev() {
+            let lo = self.index(range.lo)?;
+            let wish = self.kernel.variables[range.variable].name.clone();
+            let within = if depth == 0 { rest.clone() } else { rest.clone() % extents[depth].clone() };
+            let value = within + lo;
+            let bound = if matches!(value, Expr::Name(_)) { value } else { self.local(&wish, ty, value) };
+            self.variables.insert(range.variable, bound);
+            if depth > 0 {
+                rest = rest / extents[depth].clone();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reduction {
+    /// The combination of two accumulators.
+    pub fn combine(&self, a: Expr, b: Expr) -> Expr {
+        match self.reduce.reducer {
+            Reducer::Sum | Reducer::Count | Reducer::Mean => binary(BinaryOp::Add, a, b, self.result, false),
+            Reducer::Prod => binary(BinaryOp::Mul, a, b, self.result, false),
+            Reducer::Min => call(extreme("minimum", self.result), vec![a, b]),
+            Reducer::Max => call(extreme("maximum", self.result), vec![a, b]),
+            Reducer::Any => a.binary("|", b),
+            Reducer::All => a.binary("&", b),
+            Reducer::Argmin | Reducer::Argmax => call(self.functor_call(), vec![a, b]),
+        }
+    }
+    /// The result's value, from the accumulator's.
+    pub fn finish(&self, accumulator: Expr) -> Expr {
+        match self.accumulator {
+            CudaType::Best(_) => call("index_of", vec![accumulator]),
+            _ => accumulator,
+        }
+    }
+    /// `Sum()`, to be passed to a helper.
+    pub fn functor(&self) -> Expr {
+        call(self.functor_call_bare(), Vec::new())
+    }
+    fn functor_call_bare(&self) -> &'static str {
+        self.functor
+    }
+    fn functor_call(&self) -> String {
+        format!("{}()", self.functor)
+    }
+}
+
+/// The type in which argmin and argmax compare.
+fn widened(ty: Type) -> Type {
+    ty.widened()
+}
+
+fn minimum_functor(ty: Type) -> &'static str {
+    match ty {
+        Type::F16 => "MinimumF16",
+        Type::Bf16 => "MinimumBf16",
+        _ => "Minimum",
+    }
+}
+
+fn maximum_functor(ty: Type) -> &'static str {
+    match ty {
+        Type::F16 => "MaximumF16",
+        Type::Bf16 => "MaximumBf16",
+        _ => "Maximum",
+    }
+}
+
+fn first_functor(_ty: Type, maximum: bool) -> &'static str {
+    if maximum { "FirstMaximum" } else { "FirstMinimum" }
+}
+
+fn one(ty: Type) -> Expr {
+    if ty.is_float() { Expr::Float(1.0, ty) } else { Expr::Int(1, ty) }
+}
+
+/// The identity of `max` (`lowest`) or `min`.
+fn lowest_or_highest(ty: Type, lowest: bool) -> Expr {
+    if ty.is_float() {
+        return Expr::Float(if lowest { f64::NEG_INFINITY } else { f64::INFINITY }, ty);
+    }
+    if ty == Type::Bool {
+        return Expr::Bool(!lowest);
+    }
+    let (low, high) = ty.integer_range();
+    Expr::Int(if lowest { low } else { high }, ty)
+}

@@ -1,0 +1,399 @@
+//! Split: reductions along contiguous memory with too few results to fill a GPU by a block each: full reductions, few long rows.
+//!
+//! A warp takes a block of 4,096 terms of the canonical order, four neighbouring accumulators a lane, so that a lane's loads are
+//! 16 bytes wide and eight of them are in flight. Block results are reduced by a further launch of the same form, up to three
+//! levels; a level that has nothing to do is not launched.
+
+use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
+use gpukc_dsl::types::Type;
+
+use super::context::{Flat, Lowering};
+use super::expr::{access, flat_coefficient};
+use super::group::{Group, is_flat, only_reduction, product};
+use super::map::store_element;
+use super::reduction::Reduction;
+use crate::error::Error;
+use crate::formula::Formula;
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::walk;
+
+/// Terms of a block of the canonical order.
+pub const BLOCK: i64 = 4096;
+/// Warps of a block of threads.
+const WARPS: i64 = 8;
+/// Wide loads in flight.
+const IN_FLIGHT: i64 = 8;
+
+/// Block results between two levels.
+#[derive(Clone, Copy)]
+pub struct Partials {
+    values: usize,
+    /// Of argmin and argmax.
+    indices: Option<usize>,
+    element: Type,
+}
+
+/// A level of a reduction: terms in, block results or the final result out.
+pub struct Level {
+    /// 1, 2 or 3.
+    pub number: usize,
+    /// Terms of a result.
+    pub terms: Formula,
+    /// Blocks of a result.
+    pub blocks: Formula,
+    /// Where the terms come from; `None`: the program.
+    pub source: Option<Partials>,
+    /// Where block results go; `None`: this is the last level, one block a result.
+    pub target: Option<Partials>,
+    /// 0 where this level has nothing to do.
+    pub needed: Formula,
+}
+
+/// The levels that a reduction of `terms` terms with `results` results needs at most.
+pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, results: &Formula) -> Vec<Level> {
+    let mut levels: Vec<Level> = Vec::new();
+    let (mut source, mut terms, mut needed) = (None, terms.clone(), Formula::Constant(1));
+    for number in 1..=3 {
+        let blocks = terms.clone().div_ceil(BLOCK).max(1);
+        let last = number == 3 || lowering.facts.bound(&terms).is_some_and(|bound| bound <= BLOCK) || terms.constant().is_some_and(|n| n <= BLOCK);
+        let target = (!last).then(|| partials(lowering, reduction, number, results.clone().times(blocks.clone())));
+        let next_needed = needed.clone().times(blocks.clone().minus(1).min(1));
+        levels.push(Level { number, terms, blocks: blocks.clone(), source, target, needed });
+        if last {
+            break;
+        }
+        (source, terms, needed) = (target, blocks, next_needed);
+    }
+    levels
+}
+
+fn partials(lowering: &mut Lowering, reduction: &Reduction, number: usize, count: Formula) -> Partials {
+    let stem = reduction.reduce.reducer.name();
+    let element = match reduction.accumulator {
+        CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
+    };
+    let values = lowering.scratch(&format!("{stem}_blocks{number}"), count.clone().times(element.size() as i64));
+    let indices = matches!(reduction.accumulator, CudaType::Best(_))
+        .then(|| lowering.scratch(&format!("{stem}_at{number}"), count.times(8)));
+    Partials { values, indices, element }
+}
+
+impl Partials {
+    /// Reads the block result at `at` as an accumulator.
+    pub fn read(self, lowering: &mut Lowering, at: Expr) -> Expr {
+        let value = lowering.scratch_pointer(self.values, self.element, false).at(at.clone());
+        match self.indices {
+            None => value,
+            Some(indices) => {
+                let index = lowering.scratch_pointer(indices, Type::I64, false).at(at);
+                call("best", vec![value, index])
+            }
+        }
+    }
+    /// Stores an accumulator as the block result at `at`.
+    pub fn write(self, lowering: &mut Lowering, at: Expr, accumulator: Expr) {
+        let values = lowering.scratch_pointer(self.values, self.element, true);
+        match self.indices {
+            None => lowering.push(Node::Assign(values.at(at), accumulator)),
+            Some(indices) => {
+                let pointer = lowering.scratch_pointer(indices, Type::I64, true);
+                lowering.push(Node::Assign(values.at(at.clone()), call("value_of", vec![accumulator.clone()])));
+                lowering.push(Node::Assign(pointer.at(at), call("index_of", vec![accumulator])));
+            }
+        }
+    }
+}
+
+/// Lowers a split reduction.
+pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
+    for &number in &group.statements {
+        let statement = lowering.kernel.statements[number].clone();
+        let Some((id, _)) = only_reduction(lowering.kernel, &statement) else {
+            return Err(Error::Bug("a split statement without a reduction".into()));
+        };
+        lowering.begin_launch(&[]);
+        let reduction = lowering.reduction(id)?;
+        let terms = product(lowering.kernel, lowering.facts, &reduction.reduce.variables)
+            .ok_or_else(|| Error::Bug("a split reduction without an extent".into()))?;
+        let results = lowering.points(&statement.variables)?;
+        for level in levels(lowering, &reduction, &terms, &results) {
+            lower_level(lowering, &statement, id, &reduction, &level, &results)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a level writes of memory that others see.
+pub fn written(statement: &Statement) -> Vec<ArrayId> {
+    vec![statement.array]
+}
+
+/// The entry's suffix of a level.
+pub fn level_suffix(lowering: &Lowering, statement: &Statement, level: &Level) -> String {
+    let stem = super::map::suffix(lowering, statement);
+    let stem = if stem.is_empty() { stem } else { stem + "_" };
+    match (level.number, level.target.is_none() && level.source.is_none()) {
+        (_, true) => stem.trim_end_matches('_').to_string(),
+        (1, _) => format!("{stem}blocks"),
+        (number, _) => format!("{stem}level{number}"),
+    }
+}
+
+fn lower_level(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    id: ExprId,
+    reduction: &Reduction,
+    level: &Level,
+    results: &Formula,
+) -> Result<(), Error> {
+    lowering.begin_launch(&written(statement));
+    let ty = lowering.index_type();
+    let terms = lowering.size(&level.terms, "terms");
+    let blocks = lowering.size(&level.blocks, "blocks");
+    let all = results.clone().times(level.blocks.clone());
+    let count = lowering.size(&all, "all_blocks");
+    let thread = || name("threadIdx.x").cast(Type::I32);
+    let warp = name("blockIdx.x").cast(ty) * int(WARPS) + thread() / int(32);
+    let warp = lowering.local("warp", ty, warp);
+    let lane = lowering.local("lane", Type::I32, thread() % int(32));
+    lowering.push(Node::If {
+        condition: warp.clone().binary(">=", count),
+        then: vec![Node::Return(None)],
+        otherwise: Vec::new(),
+    });
+    let single = results.constant() == Some(1);
+    let (result, block) = if single {
+        (int(0), warp.clone())
+    } else {
+        let result = lowering.local("result", ty, warp.clone() / blocks.clone());
+        let block = lowering.local("block", ty, warp.clone() % blocks.clone());
+        (result, block)
+    };
+    let first = lowering.local("first", ty, block * int(BLOCK));
+    if level.source.is_none() {
+        bind_results(lowering, &statement.variables, &result)?;
+    }
+    let parts = lowering.registers(&format!("{}_part", reduction.reduce.reducer.name()), reduction.accumulator.clone(), vec![4]);
+    lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+        lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
+        Ok(())
+    })?;
+    let base = if single { None } else { Some(result.clone() * terms.clone()) };
+    let block = Block { lane: lane.clone(), first, terms, base, parts: parts.clone() };
+    match level.source {
+        None => program_terms(lowering, statement, reduction, &block, single)?,
+        Some(source) => one_by_one(lowering, &block, |lowering, term, part| {
+            let at = block.base.clone().map_or(term.clone(), |base| base + term);
+            let value = source.read(lowering, at);
+            let next = reduction.combine(part.clone(), value);
+            lowering.push(Node::Assign(part, next));
+            Ok(())
+        })?,
+    }
+    let part = |index| parts.clone().at(int(index));
+    let own = reduction.combine(reduction.combine(part(0), part(1)), reduction.combine(part(2), part(3)));
+    let total = call("butterfly", vec![int(32), own, reduction.functor()]);
+    let total = lowering.local(reduction.reduce.reducer.name(), reduction.accumulator.clone(), total);
+    lowering.when(lane.binary("==", int(0)), |lowering| {
+        finish_level(lowering, statement, id, reduction, level, &result, total, blocks, warp)
+    })?;
+    let suffix = level_suffix(lowering, statement, level);
+    let grid = [all.div_ceil(WARPS).times(level.needed.clone()), 1.into(), 1.into()];
+    lowering.end_launch(&suffix, "split", notes(level), grid, [32 * WARPS as u32, 1, 1]);
+    Ok(())
+}
+
+fn notes(level: &Level) -> Vec<String> {
+    match level.source {
+        None => vec![
+            "Reduction: a warp takes a block of 4,096 terms, four neighbouring accumulators a lane, so that loads are wide and".into(),
+            "eight of them are in flight; lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.".into(),
+        ],
+        Some(_) => vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()],
+    }
+}
+
+/// Binds a statement's variables to the result of that number.
+pub fn bind_results(lowering: &mut Lowering, variables: &[Ranged], result: &Expr) -> Result<(), Error> {
+    match variables {
+        [] => Ok(()),
+        [range] => {
+            lowering.variables.insert(range.variable, result.clone());
+            Ok(())
+        }
+        _ => lowering.decode(variables, result.clone()),
+    }
+}
+
+/// Stores a level's value: a block result, or the final value with its epilogue where there is one block.
+pub fn finish_level(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    id: ExprId,
+    reduction: &Reduction,
+    level: &Level,
+    result: &Expr,
+    total: Expr,
+    blocks: Expr,
+    at: Expr,
+) -> Result<(), Error> {
+    let (last, ()) = lowering.block(|lowering| {
+        if level.source.is_some() {
+            bind_results(lowering, &statement.variables, result)?;
+        }
+        lowering.computed.insert(id, reduction.finish(total.clone()));
+        let pointer = lowering.pointer(statement.array);
+        store_element(lowering, statement, pointer)
+    })?;
+    let Some(target) = level.target else {
+        last.into_iter().for_each(|node| lowering.push(node));
+        return Ok(());
+    };
+    let (more, ()) = lowering.block(|lowering| {
+        target.write(lowering, at, total);
+        Ok(())
+    })?;
+    lowering.push(Node::If { condition: blocks.binary("==", int(1)), then: last, otherwise: more });
+    Ok(())
+}
+
+struct Block {
+    lane: Expr,
+    first: Expr,
+    terms: Expr,
+    /// The first term of this result among all results' terms.
+    base: Option<Expr>,
+    parts: Expr,
+}
+
+/// The lane's terms of a block, one at a time.
+fn one_by_one(
+    lowering: &mut Lowering,
+    block: &Block,
+    mut take: impl FnMut(&mut Lowering, Expr, Expr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
+    let last = lowering.local("last", ty, last);
+    let lo = block.first.clone() + block.lane.clone() * int(4);
+    lowering.each("row", ty, [lo, last.clone(), int(128)], Unroll::By(4), |lowering, start| {
+        lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+            let term = lowering.local("term", ty, start + part.clone());
+            lowering.when(term.clone().less(last), |lowering| take(lowering, term, block.parts.clone().at(part)))
+        })
+    })
+}
+
+fn program_terms(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    reduction: &Reduction,
+    block: &Block,
+    single: bool,
+) -> Result<(), Error> {
+    let along = along(lowering, statement, reduction);
+    let flat = is_flat(lowering.kernel, lowering.facts, reduction.reduce.body, &reduction.reduce.variables)
+        && reduction.reduce.filter.is_none_or(|f| is_flat(lowering.kernel, lowering.facts, f, &reduction.reduce.variables))
+        && reduction.reduce.variables.iter().all(|v| lowering.formula(v.lo).ok() == Some(Formula::Constant(0)));
+    let serial = |lowering: &mut Lowering| {
+        one_by_one(lowering, block, |lowering, term, part| {
+            bind(lowering, reduction, flat, term)?;
+            lowering.accumulate(reduction, part)
+        })
+    };
+    if along.is_empty() || !flat {
+        return serial(lowering);
+    }
+    let mut condition = (block.first.clone() + int(BLOCK)).binary("<=", block.terms.clone());
+    if !single {
+        condition = condition.and((block.terms.clone() % int(4)).binary("==", int(0)));
+    }
+    for (array, _) in &along {
+        let bytes = 4 * lowering.kernel.arrays[*array].element.size() as i64;
+        let pointer = lowering.pointer(*array);
+        condition = condition.and(call("is_aligned", vec![pointer, int(bytes)]));
+    }
+    let (then, ()) = lowering.block(|lowering| wide_terms(lowering, reduction, block, &along))?;
+    lowering.computed.clear();
+    let (otherwise, ()) = lowering.block(serial)?;
+    lowering.push(Node::If { condition, then, otherwise });
+    Ok(())
+}
+
+fn bind(lowering: &mut Lowering, reduction: &Reduction, flat: bool, term: Expr) -> Result<(), Error> {
+    let variables = &reduction.reduce.variables;
+    if !flat {
+        let mut extents = Vec::new();
+        for range in variables {
+            let formula = lowering.extent(range)?;
+            extents.push(lowering.size(&formula, "extent"));
+        }
+        return lowering.bind_term(reduction, term, &extents);
+    }
+    if let [range] = variables.as_slice() {
+        lowering.variables.insert(range.variable, term.clone());
+    }
+    lowering.flat = Some(Flat { variables: variables.clone(), position: term });
+    Ok(())
+}
+
+/// Arrays whose elements run along with the terms, result after result, and where they are read so.
+fn along(lowering: &Lowering, statement: &Statement, reduction: &Reduction) -> Vec<(ArrayId, Vec<ExprId>)> {
+    let all: Vec<Ranged> = statement.variables.iter().chain(&reduction.reduce.variables).copied().collect();
+    let mut along: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
+    if reduction.reduce.filter.is_some() {
+        return along;
+    }
+    for read in walk::reads(lowering.kernel, reduction.reduce.body) {
+        let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { continue };
+        if matches!(lowering.places.of(*array), super::place::Place::Inline(_)) {
+            continue;
+        }
+        let Some(access) = access(lowering.kernel, lowering.facts, *array, subscripts) else { continue };
+        let step = flat_coefficient(lowering.kernel, lowering.facts, &access, &all);
+        if step == Some(Formula::Constant(1)) && access.constant == Formula::Constant(0) {
+            match along.iter_mut().find(|(other, _)| other == array) {
+                Some((_, reads)) => reads.push(read),
+                None => along.push((*array, vec![read])),
+            }
+        }
+    }
+    along
+}
+
+fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, along: &[(ArrayId, Vec<ExprId>)]) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let depth = if along.len() > 1 { IN_FLIGHT / 2 } else { IN_FLIGHT };
+    lowering.each("row", Type::I32, [int(0), int(32), int(depth)], Unroll::By(1), |lowering, row| {
+        let start = block.first.clone() + row * int(128) + block.lane.clone() * int(4);
+        let start = lowering.local("start", ty, start);
+        let mut packs = Vec::new();
+        for (array, _) in along {
+            let array = &lowering.kernel.arrays[*array];
+            let wish = format!("{}_pack", array.name.replace('.', "_"));
+            packs.push((lowering.registers(&wish, CudaType::Pack(array.element, 4), vec![depth as u32]), array.element));
+        }
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            for ((array, _), (pack, element)) in along.iter().zip(&packs) {
+                let pointer = lowering.pointer(*array);
+                let at = start.clone() + ahead.clone() * int(128);
+                let at = block.base.clone().map_or(at.clone(), |base| base + at);
+                let wide = Expr::Wide(*element, 4, Box::new(pointer), Box::new(at));
+                lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
+            }
+            Ok(())
+        })?;
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                for ((_, reads), (pack, _)) in along.iter().zip(&packs) {
+                    let element = pack.clone().at(ahead.clone()).lane(part.clone());
+                    lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+                }
+                let term = start.clone() + ahead.clone() * int(128) + part.clone();
+                bind(lowering, reduction, true, term)?;
+                lowering.accumulate(reduction, block.parts.clone().at(part))
+            })
+        })
+    })
+}
