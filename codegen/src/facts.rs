@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use gpukc_dsl::program::{DimId, ScalarId};
+use gpukc_dsl::call::Bindings;
+use gpukc_dsl::program::{DimId, ExprKind, Kernel, Literal, Ranged, ScalarId};
 
 use crate::formula::{Environment, Formula};
+use crate::size;
 
 /// Knowledge about the calls that a text will serve. The default serves every call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,5 +63,42 @@ impl Facts {
     /// Whether the value is known to be a multiple of `factor`.
     pub fn multiple(&self, formula: &Formula, factor: i64) -> bool {
         self.value(formula).is_some_and(|value| value % factor == 0)
+    }
+}
+
+/// More elements than this, and 31 bits may not hold an offset plus a grid-stride overshoot.
+const NARROW: i64 = 1 << 30;
+
+impl Facts {
+    /// Everything that is known at a call whose arrays all start at a multiple of 16 bytes.
+    pub fn of_call(kernel: &Kernel, bindings: &Bindings) -> Facts {
+        let dims = bindings.dims.iter().enumerate().map(|(index, value)| (DimId::new(index), *value)).collect();
+        let integer = |(index, value): (usize, &Literal)| match value {
+            Literal::Int(value) => Some((ScalarId::new(index), i64::try_from(*value).ok()?)),
+            _ => None,
+        };
+        let scalars = bindings.scalars.iter().enumerate().filter_map(integer).collect();
+        let mut facts = Facts { dims, scalars, aligned: true, ..Facts::default() };
+        facts.narrow = facts.fits_31_bits(kernel, bindings);
+        facts
+    }
+
+    fn fits_31_bits(&self, kernel: &Kernel, bindings: &Bindings) -> bool {
+        let elements = |extents: &Vec<i64>| extents.iter().try_fold(1i64, |n, extent| n.checked_mul((*extent).max(1)));
+        let points = |ranges: &[Ranged]| {
+            ranges.iter().try_fold(1i64, |n, range| {
+                let extent = self.value(&size::extent(kernel, self, range)?)?;
+                n.checked_mul(extent.max(1))
+            })
+        };
+        let small = |n: Option<i64>| n.is_some_and(|n| n < NARROW);
+        let reductions = kernel.exprs.iter().filter_map(|(_, expr)| match &expr.kind {
+            ExprKind::Reduce(reduce) => Some(reduce.variables.as_slice()),
+            _ => None,
+        });
+        let spaces = kernel.statements.iter().map(|s| s.variables.as_slice()).chain(reductions);
+        bindings.extents.iter().all(|extents| small(elements(extents)))
+            && bindings.dims.iter().all(|dim| *dim < NARROW)
+            && spaces.into_iter().all(|ranges| small(points(ranges)))
     }
 }
