@@ -9,20 +9,24 @@
 //! Terms ascend in one accumulator for a run of the numeric contract; if there are several runs, each has blocks of its own, and
 //! a second launch combines their results in the canonical order.
 
-use gpukc_dsl::program::{ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Statement, VariableId};
+mod shape;
+mod stage;
+
+use gpukc_dsl::program::{ExprId, ExprKind, Kernel, Order, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::context::Lowering;
-use super::expr::zero;
 use super::group::{Group, only_reduction};
 use super::map::{store_element, suffix};
 use super::reduction::Reduction;
 use crate::error::Error;
 use crate::facts::Facts;
 use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
-use crate::size;
-use crate::walk;
+use crate::plan::{Expr, Node, Unroll, call, int, name};
+use shape::{Shape, Side, shape};
+use stage::Staged;
+
+pub use shape::applies;
 
 /// Threads along each side of the output tile.
 const SIDE: i64 = 16;
@@ -44,127 +48,6 @@ impl Tile {
     fn choose(facts: &Facts, outputs: &Formula) -> Tile {
         if facts.below(outputs, 1 << 21) { Tile { outer: 64, depth: 16 } } else { Tile { outer: 128, depth: 8 } }
     }
-}
-
-/// A subexpression that is staged through shared memory.
-struct Leaf {
-    /// Its occurrences in the body.
-    exprs: Vec<ExprId>,
-    ty: Type,
-    /// Whether it belongs to the output's rows or columns.
-    side: Side,
-    /// Whether its memory runs along the terms (else along the output's side).
-    along_terms: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Row,
-    Column,
-}
-
-struct Shape {
-    batch: Vec<Ranged>,
-    row: Ranged,
-    column: Ranged,
-    term: Ranged,
-    leaves: Vec<Leaf>,
-}
-
-/// Whether this schedule takes the statement.
-pub fn applies(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> bool {
-    shape(kernel, facts, statement, reduce).is_some()
-}
-
-fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Option<Shape> {
-    let ([term], None) = (reduce.variables.as_slice(), reduce.filter) else { return None };
-    let term_known = size::extent(kernel, facts, term).is_some() && size::formula(kernel, facts, term.lo) == Some(Formula::Constant(0));
-    let (column, before) = statement.variables.split_last()?;
-    // The row variable: the last other one that no read shares with the column variable.
-    let together = |variable: VariableId| {
-        walk::reads(kernel, reduce.body)
-            .into_iter()
-            .any(|r| walk::mentions(kernel, r, variable) && walk::mentions(kernel, r, column.variable))
-    };
-    let mentioned = |v: &&Ranged| walk::mentions(kernel, reduce.body, v.variable);
-    let row = *before.iter().rev().filter(mentioned).find(|v| !together(v.variable))?;
-    if !term_known || !walk::mentions(kernel, reduce.body, column.variable) || walk::can_fail(kernel, reduce.body) {
-        return None;
-    }
-    let batch = before.iter().filter(|v| v.variable != row.variable).copied().collect();
-    let mut leaves = Vec::new();
-    collect(kernel, facts, reduce.body, &row, column, term, &mut leaves)?;
-    let one_each = leaves.iter().any(|l: &Leaf| l.side == Side::Row) && leaves.iter().any(|l| l.side == Side::Column);
-    (one_each && leaves.len() <= 4).then_some(Shape { batch, row, column: *column, term: *term, leaves })
-}
-
-/// Collects the leaves of `id`; `None` if part of it is no function of leaves.
-fn collect(
-    kernel: &Kernel,
-    facts: &Facts,
-    id: ExprId,
-    row: &Ranged,
-    column: &Ranged,
-    term: &Ranged,
-    leaves: &mut Vec<Leaf>,
-) -> Option<()> {
-    let mentions = |range: &Ranged| walk::mentions(kernel, id, range.variable);
-    let (has_row, has_column, has_term) = (mentions(row), mentions(column), mentions(term));
-    if !has_row && !has_column && !has_term && walk::reads(kernel, id).is_empty() {
-        return Some(());
-    }
-    if !(has_row && has_column) {
-        let side = if has_column { Side::Column } else { Side::Row };
-        let same = |leaf: &&mut Leaf| leaf.side == side && same_value(kernel, leaf.exprs[0], id);
-        if let Some(leaf) = leaves.iter_mut().find(same) {
-            leaf.exprs.push(id);
-            return Some(());
-        }
-        let along_terms = runs_along(kernel, facts, id, term);
-        leaves.push(Leaf { exprs: vec![id], ty: kernel.exprs[id].ty, side, along_terms });
-        return Some(());
-    }
-    if matches!(kernel.exprs[id].kind, ExprKind::Read { .. } | ExprKind::Variable(_) | ExprKind::Reduce(_)) {
-        return None;
-    }
-    walk::operands(kernel, id).into_iter().try_for_each(|(o, _)| collect(kernel, facts, o, row, column, term, leaves))
-}
-
-fn runs_along(kernel: &Kernel, facts: &Facts, id: ExprId, term: &Ranged) -> bool {
-    walk::reads(kernel, id).into_iter().any(|read| {
-        let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { return false };
-        let last = subscripts.last().and_then(|s| size::linear(kernel, facts, s.index));
-        last.is_some_and(|last| last.coefficient(term.variable) == Formula::Constant(1))
-    })
-}
-
-/// Whether two expressions are the same text over the same variables.
-fn same_value(kernel: &Kernel, a: ExprId, b: ExprId) -> bool {
-    let (x, y) = (&kernel.exprs[a], &kernel.exprs[b]);
-    let head = |kind: &ExprKind| match kind {
-        ExprKind::Literal(value) => format!("{value:?}"),
-        ExprKind::Dim(id) => format!("dim {id:?}"),
-        ExprKind::Variable(id) => format!("variable {id:?}"),
-        ExprKind::Scalar(id) => format!("scalar {id:?}"),
-        ExprKind::Local(id) => format!("local {id:?}"),
-        ExprKind::Read { array, subscripts } => {
-            let rules: Vec<_> = subscripts.iter().map(|s| std::mem::discriminant(&s.bounds)).collect();
-            format!("read {array:?} {rules:?}")
-        }
-        ExprKind::Unary(op, _) => format!("{op:?}"),
-        ExprKind::Binary(op, ..) => format!("{op:?}"),
-        ExprKind::Cast(_) => "cast".into(),
-        ExprKind::If { .. } => "if".into(),
-        ExprKind::Builtin(builtin, _) => format!("{builtin:?}"),
-        ExprKind::Call(function, _) => format!("call {function:?}"),
-        // Never taken for the same.
-        ExprKind::Reduce(_) => format!("reduce {a:?} {b:?} {:p}", kind),
-    };
-    let (below_x, below_y) = (walk::operands(kernel, a), walk::operands(kernel, b));
-    x.ty == y.ty
-        && head(&x.kind) == head(&y.kind)
-        && below_x.len() == below_y.len()
-        && below_x.iter().zip(&below_y).all(|(p, q)| same_value(kernel, p.0, q.0))
 }
 
 /// Lowers a contraction.
@@ -462,97 +345,4 @@ fn product_of_leaves(kernel: &Kernel, reduction: &Reduction, shape: &Shape) -> b
     let ExprKind::Binary(_, a, b) = kernel.exprs[reduction.reduce.body].kind else { return false };
     let is_leaf = |id: ExprId| shape.leaves.iter().any(|leaf| leaf.exprs.contains(&id));
     is_leaf(a) && is_leaf(b)
-}
-
-/// A leaf's way through registers and shared memory.
-struct Staged {
-    ty: Type,
-    side: Side,
-    along_terms: bool,
-    shared: Expr,
-    ahead: Expr,
-    /// Elements that a thread stages.
-    count: i64,
-}
-
-impl Staged {
-    fn declare(lowering: &mut Lowering, leaf: &Leaf, tile: Tile) -> Result<Staged, Error> {
-        let stem = walk::reads(lowering.kernel, leaf.exprs[0])
-            .first()
-            .and_then(|read| match &lowering.kernel.exprs[*read].kind {
-                ExprKind::Read { array, .. } => Some(lowering.kernel.arrays[*array].name.replace('.', "_")),
-                _ => None,
-            })
-            .unwrap_or("term".into());
-        let count = tile.outer * tile.depth / (SIDE * SIDE);
-        // Four words of padding keep 16-byte rows aligned and turned stores in different banks.
-        let shared = lowering.shared(&format!("{stem}_tile"), leaf.ty, vec![2, tile.depth as u32, tile.outer as u32 + 4]);
-        let ahead = lowering.registers(&format!("{stem}_next"), leaf.ty, vec![count as u32]);
-        Ok(Staged { ty: leaf.ty, side: leaf.side, along_terms: leaf.along_terms, shared, ahead, count })
-    }
-
-    /// Where in the tile the `step`-th element that a thread stages lies: (term, outer).
-    fn place(&self, tile: Tile, step: Expr) -> (Expr, Expr) {
-        let number = name("threadIdx.x").cast(Type::I32) + step * int(SIDE * SIDE);
-        if self.along_terms {
-            (number.clone() % int(tile.depth), number / int(tile.depth))
-        } else {
-            (number.clone() / int(tile.outer), number % int(tile.outer))
-        }
-    }
-
-    /// Computes the thread's elements of the tile whose first term is `start` into registers.
-    fn fetch(&self, lowering: &mut Lowering, block: &Block, shape: &Shape, leaf: &Leaf, start: Expr) -> Result<(), Error> {
-        let ty = lowering.index_type();
-        let (range, tile_start, extent) = match self.side {
-            Side::Row => (&shape.row, &block.row_tile, &block.row_extent),
-            Side::Column => (&shape.column, &block.column_tile, &block.column_extent),
-        };
-        let computed = std::mem::take(&mut lowering.computed);
-        let stem = |lowering: &Lowering, range: &Ranged| lowering.kernel.variables[range.variable].name.clone();
-        let (outer_name, term_name) = (stem(lowering, range), stem(lowering, &shape.term));
-        lowering.each("step", Type::I32, [int(0), int(self.count), int(1)], Unroll::Full, |lowering, step| {
-            let (term, outer) = self.place(block.tile, step.clone());
-            let term = lowering.local(&term_name, ty, start + term);
-            let outer = lowering.local(&outer_name, ty, tile_start.clone() + outer);
-            lowering.variables.insert(shape.term.variable, term.clone());
-            lowering.variables.insert(range.variable, outer.clone());
-            let place = self.ahead.clone().at(step);
-            lowering.push(Node::Assign(place.clone(), zero(self.ty)));
-            let inside = term.less(block.last.clone()).and(outer.less(extent.clone()));
-            lowering.when(inside, |lowering| {
-                let value = lowering.value(leaf.exprs[0])?;
-                lowering.push(Node::Assign(place, value));
-                Ok(())
-            })
-        })?;
-        lowering.computed = computed;
-        Ok(())
-    }
-
-    /// Stores the registers to a buffer of the tile.
-    fn store(&self, lowering: &mut Lowering, block: &Block, buffer: Expr) -> Result<(), Error> {
-        lowering.each("step", Type::I32, [int(0), int(self.count), int(1)], Unroll::Full, |lowering, step| {
-            let (term, outer) = self.place(block.tile, step.clone());
-            let place = self.shared.clone().at(buffer).at(term).at(outer);
-            lowering.push(Node::Assign(place, self.ahead.clone().at(step)));
-            Ok(())
-        })
-    }
-
-    /// The thread's elements for one term, in registers.
-    fn fragment(&self, lowering: &mut Lowering, block: &Block, buffer: Expr, term: Expr) -> Result<Expr, Error> {
-        let per_thread = block.tile.per_thread();
-        let start = if self.side == Side::Row { &block.down } else { &block.across };
-        let wish = if self.side == Side::Row { "row_part" } else { "column_part" };
-        let fragment = lowering.registers(wish, CudaType::Element(self.ty), vec![per_thread as u32]);
-        let row = self.shared.clone().at(buffer).at(term);
-        for quarter in 0..per_thread / 4 {
-            let at = start.clone() + int(quarter * block.tile.outer / 2);
-            let pack = Expr::Wide(self.ty, 4, Box::new(row.clone()), Box::new(at));
-            let target = Expr::Wide(self.ty, 4, Box::new(fragment.clone()), Box::new(int(quarter * 4)));
-            lowering.push(Node::Assign(target, pack));
-        }
-        Ok(fragment)
-    }
 }
