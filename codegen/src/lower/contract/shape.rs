@@ -68,10 +68,10 @@ fn collect(
     kernel: &Kernel,
     facts: &Facts,
     id: ExprId,
-    pub row: &Ranged,
-    pub column: &Ranged,
-    pub term: &Ranged,
-    pub leaves: &mut Vec<Leaf>,
+    row: &Ranged,
+    column: &Ranged,
+    term: &Ranged,
+    leaves: &mut Vec<Leaf>,
 ) -> Option<()> {
     let mentions = |range: &Ranged| walk::mentions(kernel, id, range.variable);
     let (has_row, has_column, has_term) = (mentions(row), mentions(column), mentions(term));
