@@ -6,7 +6,7 @@
 //! fused multiply-add where it is written, integer arithmetic on the bits), so they give the same bits everywhere.
 //!
 //! Every function stays within 2 ulp of the true value over the whole range of its arguments, subnormal arguments
-//! and results included; most stay within 1. The measured maxima stand in the documentation of each function, and
+//! and results included, as far as measured. The maxima stand in the documentation of each function, and
 //! `cargo test -p gpukc-math -- --nocapture` measures them again. Special cases are those of C99 and IEEE 754.
 //!
 //! # Speed on a CPU

@@ -1,4 +1,10 @@
 //! Single precision against references in double precision: a stride over all bit patterns, and the edges.
+#![allow(
+    clippy::approx_constant,
+    clippy::excessive_precision,
+    clippy::needless_range_loop,
+    clippy::type_complexity
+)]
 
 use gpukc_math::f32 as m;
 
@@ -39,7 +45,13 @@ fn erfc_reference(x: f64) -> f64 {
 }
 
 fn erf_reference(x: f64) -> f64 {
-    if x.abs() < 2.0 { erf_series(x) } else if x < 0.0 { erfc_reference(-x) - 1.0 } else { 1.0 - erfc_reference(x) }
+    if x.abs() < 2.0 {
+        erf_series(x)
+    } else if x < 0.0 {
+        erfc_reference(-x) - 1.0
+    } else {
+        1.0 - erfc_reference(x)
+    }
 }
 
 const ONE: &[One] = &[
@@ -74,10 +86,18 @@ const TWO: &[Two] = &[
 /// The error of `got` in units in the last place of `want`; infinite where a special value or a sign is wrong.
 fn ulps(got: f32, want: f64) -> f64 {
     if want.is_nan() || got.is_nan() {
-        return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+        return if want.is_nan() && got.is_nan() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
     if want == 0.0 || want.is_infinite() {
-        return if got as f64 == want && got.is_sign_negative() == want.is_sign_negative() { 0.0 } else { f64::INFINITY };
+        return if got as f64 == want && got.is_sign_negative() == want.is_sign_negative() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
     if got.is_sign_negative() != want.is_sign_negative() {
         return f64::INFINITY;
@@ -86,7 +106,11 @@ fn ulps(got: f32, want: f64) -> f64 {
     let unit = 2f64.powi(exponent - 23);
     // past the largest number, infinity counts as 2^128
     let top = 2f64.powi(128);
-    let value = if got.is_infinite() { top.copysign(got as f64) } else { got as f64 };
+    let value = if got.is_infinite() {
+        top.copysign(got as f64)
+    } else {
+        got as f64
+    };
     (value - want.clamp(-top, top)).abs() / unit
 }
 
@@ -98,9 +122,55 @@ fn edges() -> Vec<f32> {
         v.push(f32::from_bits(f32::MIN_POSITIVE.to_bits() + i));
     }
     let around = [
-        0.00012, 0.25, 0.5, 0.55, 0.5625, 0.75, 0.7853982, 0.9225, 1.0, 1.5, 1.5707964, 2.0, 3.1415927, 4.0, 9.0, 10.0, 10.054, 10.1,
-        17.33, 18.0, 88.72284, 89.0, 89.416, 89.5, 103.97, 104.0, 126.0, 127.0, 128.0, 129.0, 149.0, 150.0, 151.0, 0.6931472, 0.34657359, 0.6666667, 1.3333334,
-        0.70710678, std::f32::consts::SQRT_2, 131072.0, 65536.0, 16777216.0, 8388608.0, 1e10, 1e20, 1e30, 1e-10, 1e-20, 1e-30,
+        0.00012,
+        0.25,
+        0.5,
+        0.55,
+        0.5625,
+        0.75,
+        0.7853982,
+        0.9225,
+        1.0,
+        1.5,
+        1.5707964,
+        2.0,
+        3.1415927,
+        4.0,
+        9.0,
+        10.0,
+        10.054,
+        10.1,
+        17.33,
+        18.0,
+        88.72284,
+        89.0,
+        89.416,
+        89.5,
+        103.97,
+        104.0,
+        126.0,
+        127.0,
+        128.0,
+        129.0,
+        149.0,
+        150.0,
+        151.0,
+        0.6931472,
+        0.34657359,
+        0.6666667,
+        1.3333334,
+        0.70710678,
+        std::f32::consts::SQRT_2,
+        131072.0,
+        65536.0,
+        16777216.0,
+        8388608.0,
+        1e10,
+        1e20,
+        1e30,
+        1e-10,
+        1e-20,
+        1e-30,
         16367173.0 * 4722366482869645213696.0,
     ];
     for a in around {
@@ -119,7 +189,11 @@ fn edges() -> Vec<f32> {
 }
 
 /// The largest error of `f` over some arguments, and where.
-fn worst(f: fn(f32) -> f32, reference: fn(f64) -> f64, args: impl Iterator<Item = f32>) -> (f64, f32) {
+fn worst(
+    f: fn(f32) -> f32,
+    reference: fn(f64) -> f64,
+    args: impl Iterator<Item = f32>,
+) -> (f64, f32) {
     let mut top = (0.0, 0.0);
     for x in args {
         let e = ulps(f(x), reference(x as f64));
@@ -140,7 +214,11 @@ fn functions_of_one_argument() {
         let (e, x) = worst(f, reference, stride.chain(shape).chain(edges()));
         println!("{name:>6}_f32 {e:.3} ulp at {x:e} ({:#x})", x.to_bits());
         if e > 2.0 {
-            bad.push(format!("{name} {e} ulp at {x:e}: {:e}, not {:e}", f(x), reference(x as f64)));
+            bad.push(format!(
+                "{name} {e} ulp at {x:e}: {:e}, not {:e}",
+                f(x),
+                reference(x as f64)
+            ));
         }
     }
     assert!(bad.is_empty(), "{bad:#?}");
@@ -148,7 +226,9 @@ fn functions_of_one_argument() {
 
 /// A fixed sequence of 32-bit patterns.
 fn random(state: &mut u64) -> u32 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *state = state
+        .wrapping_mul(6364136223846793005)
+        .wrapping_add(1442695040888963407);
     (*state >> 32) as u32
 }
 
@@ -156,18 +236,41 @@ fn pairs() -> Vec<(f32, f32)> {
     let mut s = 7;
     let mut v = Vec::new();
     for _ in 0..200_000 {
-        v.push((f32::from_bits(random(&mut s)), f32::from_bits(random(&mut s))));
+        v.push((
+            f32::from_bits(random(&mut s)),
+            f32::from_bits(random(&mut s)),
+        ));
         let x = f32::from_bits(random(&mut s) >> 1);
         // a power that neither overflows nor vanishes, and points not far from the diagonal
-        v.push((x, (random(&mut s) as f32 / 2f32.powi(32) - 0.5) * 200.0 / x.ln().abs()));
+        v.push((
+            x,
+            (random(&mut s) as f32 / 2f32.powi(32) - 0.5) * 200.0 / x.ln().abs(),
+        ));
         v.push((x, x * (0.25 + random(&mut s) as f32 / 2f32.powi(30))));
         let near = 1.0 + (random(&mut s) as i32 as f32) / 2f32.powi(34);
         v.push((near, random(&mut s) as i32 as f32 / 2f32.powi(22)));
-        v.push(((random(&mut s) as i32 >> 24) as f32, (random(&mut s) as i32 >> 26) as f32));
+        v.push((
+            (random(&mut s) as i32 >> 24) as f32,
+            (random(&mut s) as i32 >> 26) as f32,
+        ));
     }
     let mut e = edges();
     e.truncate(160);
-    e.extend([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, f32::NEG_INFINITY, -f32::MAX, -1e-45]);
+    e.extend([
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        0.5,
+        -0.5,
+        f32::NEG_INFINITY,
+        -f32::MAX,
+        -1e-45,
+    ]);
     for &x in &e {
         for &y in &e {
             v.push((x, y));
@@ -191,7 +294,11 @@ fn functions_of_two_arguments() {
         let (e, x, y) = top;
         println!("{name:>6}_f32 {e:.3} ulp at {x:e}, {y:e}");
         if e > 2.0 {
-            bad.push(format!("{name} {e} ulp at {x:e}, {y:e}: {:e}, not {:e}", f(x, y), reference(x as f64, y as f64)));
+            bad.push(format!(
+                "{name} {e} ulp at {x:e}, {y:e}: {:e}, not {:e}",
+                f(x, y),
+                reference(x as f64, y as f64)
+            ));
         }
     }
     assert!(bad.is_empty(), "{bad:#?}");
@@ -211,7 +318,12 @@ fn exact_functions() {
         assert!(same(m::round_f32(x), x.round()), "round({x:e})");
     }
     for (x, y) in pairs() {
-        assert!(same(m::fmod_f32(x, y), x % y), "{x:e} % {y:e}: {:e}, not {:e}", m::fmod_f32(x, y), x % y);
+        assert!(
+            same(m::fmod_f32(x, y), x % y),
+            "{x:e} % {y:e}: {:e}, not {:e}",
+            m::fmod_f32(x, y),
+            x % y
+        );
     }
 }
 
@@ -256,17 +368,49 @@ fn special_values() {
         ("acos(1)", m::acos_f32(1.0), 0.0),
         ("acos(-1)", m::acos_f32(-1.0), std::f32::consts::PI),
         ("acos(-2)", m::acos_f32(-2.0), NAN),
-        ("atan(-inf)", m::atan_f32(-INF), -std::f32::consts::FRAC_PI_2),
-        ("atan2(0, -0)", m::atan2_f32(0.0, -0.0), std::f32::consts::PI),
-        ("atan2(-0, -0)", m::atan2_f32(-0.0, -0.0), -std::f32::consts::PI),
+        (
+            "atan(-inf)",
+            m::atan_f32(-INF),
+            -std::f32::consts::FRAC_PI_2,
+        ),
+        (
+            "atan2(0, -0)",
+            m::atan2_f32(0.0, -0.0),
+            std::f32::consts::PI,
+        ),
+        (
+            "atan2(-0, -0)",
+            m::atan2_f32(-0.0, -0.0),
+            -std::f32::consts::PI,
+        ),
         ("atan2(-0, 0)", m::atan2_f32(-0.0, 0.0), -0.0),
         ("atan2(-0, 1)", m::atan2_f32(-0.0, 1.0), -0.0),
-        ("atan2(0, -1)", m::atan2_f32(0.0, -1.0), std::f32::consts::PI),
-        ("atan2(1, 0)", m::atan2_f32(1.0, -0.0), std::f32::consts::FRAC_PI_2),
-        ("atan2(inf, inf)", m::atan2_f32(INF, INF), std::f32::consts::FRAC_PI_4),
-        ("atan2(-inf, -inf)", m::atan2_f32(-INF, -INF), -3.0 * std::f32::consts::FRAC_PI_4),
+        (
+            "atan2(0, -1)",
+            m::atan2_f32(0.0, -1.0),
+            std::f32::consts::PI,
+        ),
+        (
+            "atan2(1, 0)",
+            m::atan2_f32(1.0, -0.0),
+            std::f32::consts::FRAC_PI_2,
+        ),
+        (
+            "atan2(inf, inf)",
+            m::atan2_f32(INF, INF),
+            std::f32::consts::FRAC_PI_4,
+        ),
+        (
+            "atan2(-inf, -inf)",
+            m::atan2_f32(-INF, -INF),
+            -3.0 * std::f32::consts::FRAC_PI_4,
+        ),
         ("atan2(-1, inf)", m::atan2_f32(-1.0, INF), -0.0),
-        ("atan2(1, -inf)", m::atan2_f32(1.0, -INF), std::f32::consts::PI),
+        (
+            "atan2(1, -inf)",
+            m::atan2_f32(1.0, -INF),
+            std::f32::consts::PI,
+        ),
         ("atan2(nan, 1)", m::atan2_f32(NAN, 1.0), NAN),
         ("sinh(-0)", m::sinh_f32(-0.0), -0.0),
         ("sinh(-inf)", m::sinh_f32(-INF), -INF),
