@@ -335,7 +335,7 @@ pub enum LocalStatementKind {
         /// Its value.
         value: Expr,
     },
-    /// `x = e;`
+    /// `x = e;`; `x += e;` is `x = x + e` whose operator's span covers `+=`
     Assign {
         /// The local.
         name: Name,

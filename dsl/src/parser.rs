@@ -49,6 +49,9 @@ pub fn parse(source: &Source) -> (ast::File, Vec<Diagnostic>) {
     }
     let docs = cut(text, &mut scan);
     for (place, doc) in &docs {
+        if problems.len() > MOST {
+            break;
+        }
         let context = Context { text, tokens: &scan.tokens, item: place.clone() };
         file.items.extend(context.item(doc.clone(), &mut problems));
     }
@@ -172,7 +175,7 @@ impl Context<'_> {
 }
 
 /// Words that are no names.
-pub(crate) fn is_reserved(word: &str) -> bool {
+fn is_reserved(word: &str) -> bool {
     const KEYWORDS: &str = " kernel fn const let mut in if else while for as where true false INF NAN PI ";
     is_type_or_reducer(word) || !word.is_empty() && KEYWORDS.split(' ').any(|keyword| keyword == word)
 }

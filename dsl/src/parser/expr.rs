@@ -1,7 +1,8 @@
 //! Trees of expressions: precedence, reductions, subscripts, conditionals.
 
-use super::Rule;
 use super::item::{Builder, Node, binary, children};
+use super::recover::reserved;
+use super::{Rule, is_reserved};
 use crate::ast::*;
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
@@ -91,9 +92,7 @@ impl<'a> Builder<'a> {
             Rule::truth => Some(ExprKind::Bool(node.as_str() == "true")),
             Rule::limit => Some(ExprKind::Name(node.as_str().to_string())),
             Rule::conditional => self.conditional(node, true),
-            Rule::parenthesised => {
-                children(node).next().map(|inside| ExprKind::Paren(Box::new(self.expression(inside))))
-            }
+            Rule::parenthesised => children(node).next().map(|inside| ExprKind::Paren(Box::new(self.expression(inside)))),
             Rule::path => {
                 let mut parts = children(node);
                 parts.next().zip(parts.next()).map(|(ty, item)| ExprKind::Path(self.name(&ty), self.name(&item)))
@@ -122,7 +121,7 @@ impl<'a> Builder<'a> {
 
     /// Of a read or of a left side.
     pub fn subscript(&mut self, node: Node<'a>) -> Option<Subscript> {
-        let span = self.span(&node);
+        let (span, target) = (self.span(&node), node.as_rule() == Rule::target_subscript);
         let mut parts = children(node).peekable();
         let index = parts.next()?;
         let index = if index.as_rule() == Rule::name {
@@ -131,6 +130,12 @@ impl<'a> Builder<'a> {
         } else {
             self.expression(index)
         };
+        if let ExprKind::Name(word) = &index.kind
+            && target
+            && is_reserved(word)
+        {
+            self.report(reserved(word, index.span));
+        }
         let range = match parts.next_if(|part| part.as_rule() == Rule::index_range) {
             Some(range) => Some(self.range(range)?),
             None => None,
@@ -229,7 +234,8 @@ impl<'a> Builder<'a> {
                     self.report(problem.suggest("say what it gives otherwise", block.span, " else { … }"));
                 } else if block.value.is_none() {
                     let end = Span { start: block.span.end - 1, ..block.span };
-                    let problem = Diagnostic::error(10, end, "this block of an `if` gives no value", "expected a value before this");
+                    let problem =
+                        Diagnostic::error(10, end, "this block of an `if` gives no value", "expected a value before this");
                     let problem = problem.label(Span { start, end: start + 2 }, "the value of this `if` is needed");
                     self.report(problem.help("the last expression of a block, without `;`, is its value"));
                 }

@@ -217,7 +217,8 @@ impl<'a> Builder<'a> {
         let op = match AccumulateOp::from_name(&spelling) {
             Some(op) => op,
             None => {
-                let problem = Diagnostic::error(12, self.span(&part), format!("`{spelling}` does not accumulate"), "unknown here");
+                let problem =
+                    Diagnostic::error(12, self.span(&part), format!("`{spelling}` does not accumulate"), "unknown here");
                 self.report(match spelling.as_str() {
                     "-=" => problem.help("accumulate the negated value with `+=`"),
                     "/=" => problem.help("accumulate the reciprocal with `*=`"),
@@ -261,7 +262,7 @@ impl<'a> Builder<'a> {
             let last = parts.peek().is_none();
             match statement.as_rule() {
                 Rule::local_if => match self.local_if(statement, span, last)? {
-                    IfForm::Statement(kind) => statements.push(LocalStatement { kind, span }),
+                    IfForm::Statement(kind) => statements.push(LocalStatement { kind: *kind, span }),
                     IfForm::Value(expr) => value = Some(expr),
                 },
                 _ => {
@@ -273,7 +274,8 @@ impl<'a> Builder<'a> {
         if self.in_kernel
             && let Some(first) = statements.first()
         {
-            let problem = Diagnostic::error(9, first.span, "a statement inside an `if` of a kernel", "only a value can stand here");
+            let problem =
+                Diagnostic::error(9, first.span, "a statement inside an `if` of a kernel", "only a value can stand here");
             self.report(problem.help("name it with a `let` before, or move the `if` into a `fn`"));
         }
         Some((statements, value))
@@ -362,9 +364,13 @@ impl<'a> Builder<'a> {
             _ => {
                 if let Some(value) = value {
                     let problem = Diagnostic::error(11, value, "the value of this `if` is not used", "this value goes nowhere");
-                    self.report(problem.help("to compute with it put the whole `if` in parentheses; to give it stand it last, without `;`"));
+                    self.report(
+                        problem.help(
+                            "to compute with it put the whole `if` in parentheses; to give it stand it last, without `;`",
+                        ),
+                    );
                 }
-                Some(IfForm::Statement(statement_of(*condition, *then, *otherwise)))
+                Some(IfForm::Statement(Box::new(statement_of(*condition, *then, *otherwise))))
             }
         }
     }
@@ -372,7 +378,7 @@ impl<'a> Builder<'a> {
 
 /// What an `if` at the start of a statement turns out to be.
 enum IfForm {
-    Statement(LocalStatementKind),
+    Statement(Box<LocalStatementKind>),
     Value(Expr),
 }
 
@@ -419,8 +425,31 @@ pub(super) fn children<'a>(node: Node<'a>) -> impl Iterator<Item = Node<'a>> {
         use Rule::*;
         !matches!(
             part.as_rule(),
-            KERNEL | FN | CONST | LET | IN | IF | ELSE | WHILE | FOR | AS | WHERE | OPEN_PAREN | CLOSE_PAREN | OPEN_BRACKET
-                | CLOSE_BRACKET | OPEN_BRACE | CLOSE_BRACE | COMMA | SEMICOLON | COLON | EQUALS | ARROW | AT | BAR | EOI
+            KERNEL
+                | FN
+                | CONST
+                | LET
+                | IN
+                | IF
+                | ELSE
+                | WHILE
+                | FOR
+                | AS
+                | WHERE
+                | OPEN_PAREN
+                | CLOSE_PAREN
+                | OPEN_BRACKET
+                | CLOSE_BRACKET
+                | OPEN_BRACE
+                | CLOSE_BRACE
+                | COMMA
+                | SEMICOLON
+                | COLON
+                | EQUALS
+                | ARROW
+                | AT
+                | BAR
+                | EOI
         )
     })
 }
@@ -437,5 +466,7 @@ fn assign_operator(node: &Node<'_>) -> String {
 /// The binary operator of that spelling.
 pub(super) fn binary(symbol: &str) -> Option<BinaryOp> {
     use BinaryOp::*;
-    [Mul, Div, Rem, Add, Sub, Shl, Shr, BitAnd, BitXor, BitOr, Eq, Ne, Lt, Le, Gt, Ge, And, Or].into_iter().find(|op| op.symbol() == symbol)
+    [Mul, Div, Rem, Add, Sub, Shl, Shr, BitAnd, BitXor, BitOr, Eq, Ne, Lt, Le, Gt, Ge, And, Or]
+        .into_iter()
+        .find(|op| op.symbol() == symbol)
 }

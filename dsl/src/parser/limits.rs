@@ -1,14 +1,17 @@
 //! How deep and how long an expression may be, found out before the grammar and the tree builder, which are recursive, see
 //! it. Nothing here recurses.
 
+use super::item::binary;
 use super::scan::{Kind, Token};
 use crate::diagnostic::Diagnostic;
 use crate::types::Reducer;
 
 /// Brackets, reductions in the term of another, unary operators and casts in a row, `else if`s: so many inside one another.
 pub(super) const NESTING: usize = 256;
-/// Operators from the root of an expression to a leaf. `a + b + c` leans to the left: it counts 2.
+/// Binary operators from the root of an expression to a leaf. `a + b + c` leans to the left: it counts 2.
 pub(super) const OPERATORS: usize = 4096;
+/// Precedences are smaller.
+const PRECEDENCES: usize = 11;
 
 /// What is known of the text since a bracket was opened.
 #[derive(Default)]
@@ -22,10 +25,10 @@ struct Level {
     reductions: usize,
     run: usize,
     otherwise: usize,
-    /// Operators in this expression, and the most in one of its bracketed parts.
-    operators: usize,
+    /// Operators in a row, by precedence: in the row that is not over, and in the longest.
+    rows: [(usize, usize); PRECEDENCES],
+    /// The most in a bracketed part of this expression, and in an expression before this one.
     inside: usize,
-    /// The most in an expression before this one.
     before: usize,
 }
 
@@ -34,12 +37,22 @@ impl Level {
         self.outside + 1 + self.reductions + self.run + self.otherwise
     }
     fn height(&self) -> usize {
-        self.before.max(self.operators + self.inside)
+        self.before.max(self.rows.iter().map(|row| row.1).sum::<usize>() + self.inside)
+    }
+    /// A binary operator: rows of those that bind tighter are over.
+    fn operator(&mut self, precedence: usize) {
+        for row in &mut self.rows[precedence + 1..] {
+            row.0 = 0;
+        }
+        let (length, longest) = &mut self.rows[precedence];
+        *length += 1;
+        *longest = (*longest).max(*length);
     }
     /// Another expression begins.
     fn separate(&mut self) {
         self.before = self.height();
-        (self.reductions, self.run, self.otherwise, self.operators, self.inside) = (0, 0, 0, 0, 0);
+        (self.reductions, self.run, self.otherwise, self.inside) = (0, 0, 0, 0);
+        self.rows = Default::default();
     }
 }
 
@@ -82,17 +95,10 @@ pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
                 level.separate();
                 operand = false;
             }
-            "-" | "!" if !operand => {
-                level.run += 1;
-                level.operators += 1;
-            }
-            "as" => {
-                level.run += 1;
-                level.operators += 1;
-            }
+            "-" | "!" if !operand => level.run += 1,
+            "as" => level.run += 1,
             "else" => {
                 level.otherwise += 1;
-                level.operators += 1;
                 operand = false;
             }
             "if" => {
@@ -104,7 +110,9 @@ pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
             "in" | "where" | "let" | "while" | "for" => operand = false,
             _ if token.kind == Kind::Sign => {
                 level.run = 0;
-                level.operators += 1;
+                if let Some(operator) = binary(here) {
+                    level.operator(usize::from(operator.precedence()));
+                }
                 if !matches!(here, "*" | "/" | "%") {
                     level.reductions = 0;
                 }
@@ -112,7 +120,6 @@ pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
             }
             _ => {
                 reducer = Reducer::from_name(here).is_some() && text_of(text, tokens.get(at + 1)) == "[";
-                level.operators += usize::from(reducer);
                 operand = true;
             }
         }
@@ -123,7 +130,8 @@ pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
             return Some(Diagnostic::error(6, token.span, message, "one too many").help(help));
         }
         if level.height() > OPERATORS {
-            let message = format!("this expression has more than {OPERATORS} operators in a row, which is a limit of the compiler");
+            let message =
+                format!("this expression has more than {OPERATORS} operators in a row, which is a limit of the compiler");
             let help = "name parts of it with `let`, or write a reduction";
             return Some(Diagnostic::error(7, token.span, message, "one too many").help(help));
         }
@@ -140,7 +148,7 @@ fn close(levels: &mut Vec<Level>) {
     if levels.len() > 1
         && let (Some(closed), Some(level)) = (levels.pop(), levels.last_mut())
     {
-        level.inside = level.inside.max(closed.height() + 1);
+        level.inside = level.inside.max(closed.height());
     }
 }
 

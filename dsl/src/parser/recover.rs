@@ -3,9 +3,9 @@
 //! Header and statements are parsed one by one; `;` and braces, which nothing else uses, tell where a statement ends.
 
 use super::grammar::{Gk, Rule};
-use super::scan::Kind;
 use super::item::Builder;
-use super::{Context, Places, is_item_keyword, is_reserved, is_type_or_reducer, shown};
+use super::scan::Kind;
+use super::{Context, MOST, Places, is_item_keyword, is_reserved, is_type_or_reducer, shown};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use crate::types::{Reducer, Type};
@@ -38,6 +38,9 @@ impl Context<'_> {
             };
             let close = self.closing_brace(brace);
             for mut piece in self.pieces(brace + 1..close.unwrap_or(self.item.end)) {
+                if problems.len() > MOST {
+                    return;
+                }
                 while let Some(next) = self.check(rule, piece.clone(), part, problems) {
                     piece.start = next;
                 }
@@ -111,7 +114,11 @@ impl Context<'_> {
         }
         // Something is not closed in the header, or an `if` stands there.
         let mut braces = self.item.clone().filter(|&at| self.word(at) == "{");
-        if conditional { braces.find(|&at| self.closing_brace(at).is_some_and(|close| close + 1 == self.item.end)) } else { braces.next() }
+        if conditional {
+            braces.find(|&at| self.closing_brace(at).is_some_and(|close| close + 1 == self.item.end))
+        } else {
+            braces.next()
+        }
     }
 
     fn closing_brace(&self, open: usize) -> Option<usize> {
@@ -143,7 +150,8 @@ impl Context<'_> {
                     depth = depth.saturating_sub(1);
                     let first = (start..at).find(|&at| !matches!(self.word(at), "@")).map_or("", |at| self.word(at));
                     let next = self.tokens.get(at + 1).filter(|_| at + 1 < body.end);
-                    let goes_on = next.is_some_and(|token| token.kind == Kind::Sign) || matches!(self.word(at + 1), "else" | "as");
+                    let goes_on =
+                        next.is_some_and(|token| token.kind == Kind::Sign) || matches!(self.word(at + 1), "else" | "as");
                     depth == 0 && matches!(first, "for" | "while" | "if") && !goes_on
                 }
                 ";" => depth == 0,
@@ -160,7 +168,8 @@ impl Context<'_> {
 
     fn unclosed(&self, brace: usize) -> Diagnostic {
         let (span, found) = self.found(self.item.end);
-        Diagnostic::error(1, span, format!("expected `}}`, found {found}"), "expected `}`").label(self.tokens[brace].span, "this brace is not closed")
+        Diagnostic::error(1, span, format!("expected `}}`, found {found}"), "expected `}`")
+            .label(self.tokens[brace].span, "this brace is not closed")
     }
 
     /// The token that stands at a place, and its description; behind the last one, the end of the text.
@@ -205,6 +214,13 @@ impl Context<'_> {
         if let Some(problem) = self.misplaced(at, places, part, &expected) {
             return (problem, None);
         }
+        if let Some(previous) = previous
+            && expected == [Expected::Sign("[")]
+            && Reducer::from_name(self.word(previous)).is_some()
+            && word != "("
+        {
+            return (reserved(self.word(previous), self.tokens[previous].span), None);
+        }
         if is_reserved(word) && (wants_name || wants_value && is_type_or_reducer(word)) {
             return (reserved(word, span), None);
         }
@@ -234,7 +250,8 @@ impl Context<'_> {
                 problem = problem.label(open, format!("this `{}` is not closed", &self.text[open.range()]));
             }
         }
-        let goes_on = missing_semicolon && at < places.end && at > places.start && self.open_bracket(places.start, at).is_none();
+        let goes_on =
+            missing_semicolon && at < places.end && at > places.start && self.open_bracket(places.start, at).is_none();
         let next = goes_on.then_some(at);
         (problem, next)
     }
@@ -269,8 +286,11 @@ impl Context<'_> {
             }
             "mut" if part == Part::KernelBody => {
                 let after = self.tokens.get(at + 1).map_or(span.end, |token| token.span.start);
-                Diagnostic::error(9, span, "a `let mut` in a kernel", "only a `fn` has variables that change")
-                    .suggest("remove `mut`", Span { end: after, ..span }, "")
+                Diagnostic::error(9, span, "a `let mut` in a kernel", "only a `fn` has variables that change").suggest(
+                    "remove `mut`",
+                    Span { end: after, ..span },
+                    "",
+                )
             }
             "=" if part == Part::KernelBody && self.first_is_if(at) => {
                 Diagnostic::error(9, span, "a statement inside an `if` of a kernel", "only a value can stand here")
@@ -278,9 +298,14 @@ impl Context<'_> {
             }
             // What stands there is an expression: perhaps a comparison instead of a definition.
             ";" if part != Part::Item && part != Part::Header && expected.contains(&Expected::Sign("}")) => {
-                let equals = (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
+                let equals =
+                    (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
                 let span = self.tokens[equals].span;
-                Diagnostic::error(1, span, "expected `=`, found `==`", "expected `=`").suggest("`=` defines, `==` compares", span, "=")
+                Diagnostic::error(1, span, "expected `=`, found `==`", "expected `=`").suggest(
+                    "`=` defines, `==` compares",
+                    span,
+                    "=",
+                )
             }
             _ => return None,
         })
@@ -312,7 +337,9 @@ impl Context<'_> {
         let operator = expected.contains(&Expected::Operator);
         match word {
             "=" if operator && self.compares(places.start, at) => problem.suggest("`==` compares", span, "=="),
-            "=" if operator && part == Part::FunctionBody && before == "]" => problem.help("a `fn` works on scalars: it has no arrays to define"),
+            "=" if operator && part == Part::FunctionBody && before == "]" => {
+                problem.help("a `fn` works on scalars: it has no arrays to define")
+            }
             "==" if expected.contains(&Expected::Sign("=")) => problem.suggest("`=` defines, `==` compares", span, "="),
             ";" if operator && expected.contains(&Expected::Sign("}")) => match next {
                 "}" => problem.suggest("a final expression has no `;`", span, ""),
@@ -360,7 +387,8 @@ impl Context<'_> {
     }
 }
 
-fn reserved(word: &str, span: Span) -> Diagnostic {
+/// A reserved word where a name should be.
+pub(super) fn reserved(word: &str, span: Span) -> Diagnostic {
     let what = if Type::from_name(word).is_some() {
         "the name of an element type"
     } else if Reducer::from_name(word).is_some() {
@@ -397,16 +425,51 @@ enum Expected {
 fn describe(rule: Rule, part: Part) -> Option<Expected> {
     use Expected::*;
     Some(match rule {
-        Rule::item | Rule::kernel | Rule::function | Rule::constant | Rule::KERNEL | Rule::FN | Rule::CONST | Rule::only_item => Item,
-        Rule::statements | Rule::statement | Rule::local_statements | Rule::local_statement | Rule::local_let | Rule::local_if
-        | Rule::LET | Rule::let_array | Rule::let_several | Rule::while_loop | Rule::for_loop | Rule::WHILE | Rule::FOR
-        | Rule::only_statements | Rule::only_local_statements => Statement,
+        Rule::item
+        | Rule::kernel
+        | Rule::function
+        | Rule::constant
+        | Rule::KERNEL
+        | Rule::FN
+        | Rule::CONST
+        | Rule::only_item => Item,
+        Rule::statements
+        | Rule::statement
+        | Rule::local_statements
+        | Rule::local_statement
+        | Rule::local_let
+        | Rule::local_if
+        | Rule::LET
+        | Rule::let_array
+        | Rule::let_several
+        | Rule::while_loop
+        | Rule::for_loop
+        | Rule::WHILE
+        | Rule::FOR
+        | Rule::only_statements
+        | Rule::only_local_statements => Statement,
         Rule::definition | Rule::assignment | Rule::target => Target,
         Rule::name | Rule::parameter | Rule::index_variable | Rule::word => Name,
         Rule::type_expression | Rule::type_name | Rule::element_type | Rule::results => Type,
-        Rule::expression | Rule::index_expression | Rule::term | Rule::operand | Rule::final_value | Rule::subscript
-        | Rule::target_subscript | Rule::argument | Rule::parenthesised | Rule::conditional | Rule::reduction | Rule::reducer
-        | Rule::path | Rule::call_or_read | Rule::truth | Rule::limit | Rule::range | Rule::index_range | Rule::unary_operator => Expression,
+        Rule::expression
+        | Rule::index_expression
+        | Rule::term
+        | Rule::operand
+        | Rule::final_value
+        | Rule::subscript
+        | Rule::target_subscript
+        | Rule::argument
+        | Rule::parenthesised
+        | Rule::conditional
+        | Rule::reduction
+        | Rule::reducer
+        | Rule::path
+        | Rule::call_or_read
+        | Rule::truth
+        | Rule::limit
+        | Rule::range
+        | Rule::index_range
+        | Rule::unary_operator => Expression,
         Rule::number => Expression,
         Rule::binary_operator | Rule::index_operator | Rule::term_operator | Rule::AS | Rule::continuation => Operator,
         Rule::assign_operator => Assignment,
