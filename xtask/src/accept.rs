@@ -1,0 +1,21 @@
+//! `cargo xtask accept`: writes snapshots, removes stale ones, and shows what changed. The diff is the review.
+
+use std::fs;
+
+use crate::command::{Result, cargo, output, root, run};
+
+/// Accepts the snapshots of all trials whose name contains `filter`.
+pub fn accept(filter: &str) -> Result<()> {
+    let mut tests = cargo(&["test", "--quiet", "--test", "stages", "--test", "diagnostics", "--"]);
+    let _ = run(tests.arg(filter).env("INSTA_UPDATE", "always"));
+    // What the tests call stale belongs to no case any more.
+    for name in ["stages", "diagnostics"] {
+        let listed = output(cargo(&["test", "--quiet", "--test", name, "--"]).env("GPUKC_LIST_STALE", "1"))?;
+        for file in listed.lines().filter_map(|line| line.strip_prefix("stale: ")) {
+            let path = root().join("tests").join("snapshots").join(file);
+            fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            eprintln!("removed tests/snapshots/{file}");
+        }
+    }
+    run(std::process::Command::new("git").args(["status", "--short", "--", "tests/snapshots"]).current_dir(root()))
+}

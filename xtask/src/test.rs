@@ -1,0 +1,27 @@
+//! `cargo xtask test` and `cargo xtask gpu`.
+
+use std::process::Command;
+
+use crate::command::{Result, cargo, run};
+use crate::nvrtc;
+
+/// Everything that needs no GPU. Tests of every crate end in cargo's usual lines.
+pub fn test() -> Result<()> {
+    run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    let nvrtc = nvrtc::provide()?;
+    run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--features", "device", "--", "--deny", "warnings"]))?;
+    run(with(nvrtc, &mut cargo(&["test", "--workspace", "--features", "nvrtc"])))
+}
+
+/// The tests of the feature `device`, on this machine's GPU.
+pub fn gpu() -> Result<()> {
+    let nvrtc = nvrtc::provide()?;
+    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "device", "--test", "device", "--test", "nvrtc"])))
+}
+
+fn with(nvrtc: Option<std::ffi::OsString>, command: &mut Command) -> &mut Command {
+    if let Some(folder) = nvrtc {
+        command.env("GPUKC_NVRTC", folder);
+    }
+    command
+}
