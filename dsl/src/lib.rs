@@ -5,8 +5,12 @@
 pub mod arena;
 pub mod ast;
 pub mod call;
+pub mod check;
 pub mod diagnostic;
 pub mod parser;
 pub mod program;
+mod prover;
 pub mod source;
 pub mod types;
+
+pub use check::{Checked, check, check_library};

@@ -21,6 +21,9 @@
 //!   the filter is false, are not evaluated, subscripts included.
 //! - A variable's scope is its statement (left-side variables) or its `Reduce` (body, filter).
 
+pub mod print;
+pub mod verify;
+
 use crate::arena::{Arena, Id};
 use crate::source::Span;
 use crate::types::{AccumulateOp, BinaryOp, Builtin, Reducer, Type, UnaryOp};

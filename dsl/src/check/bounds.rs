@@ -1,0 +1,223 @@
+//! Subscripts: proved in range, refuted, or checked at the call or where they are evaluated.
+
+use super::codes;
+use super::walk;
+use crate::diagnostic::Diagnostic;
+use crate::program::*;
+use crate::prover::{self, Counterexample, Scope};
+use crate::source::{Source, Span};
+use crate::types::BinaryOp;
+
+/// A subscript that dims, scalars and unguarded index variables decide, so that the call can check it.
+#[derive(Clone, Debug)]
+pub(crate) struct AtCall {
+    pub(crate) array: ArrayId,
+    pub(crate) axis: usize,
+    pub(crate) index: ExprId,
+    pub(crate) extent: ExprId,
+    pub(crate) span: Span,
+    pub(crate) ranges: Vec<Ranged>,
+    /// Whether the index rises with each variable.
+    pub(crate) rising: Vec<bool>,
+}
+
+/// A subscript without a rule, and where it stands.
+struct Site {
+    /// The read that it belongs to, or the statement's left side.
+    read: Option<ExprId>,
+    array: ArrayId,
+    axis: usize,
+    index: ExprId,
+    scope: Vec<Scope>,
+}
+
+/// Decides the subscripts of a statement. Gives what is to be checked at the call.
+pub(crate) fn check(kernel: &mut Kernel, source: &Source, statement: usize, problems: &mut Vec<Diagnostic>) -> Vec<AtCall> {
+    let mut asked: Vec<AtCall> = Vec::new();
+    let mut decided: Vec<(Option<ExprId>, usize, Bounds)> = Vec::new();
+    for site in sites(kernel, statement) {
+        let extent = kernel.arrays[site.array].shape[site.axis];
+        let bounds = decide(kernel, source, &site, extent, &mut asked, problems);
+        decided.push((site.read, site.axis, bounds));
+    }
+    for (read, axis, bounds) in decided {
+        let subscripts = match read {
+            None => &mut kernel.statements[statement].subscripts,
+            Some(id) => match &mut kernel.exprs[id].kind {
+                ExprKind::Read { subscripts, .. } => subscripts,
+                _ => continue,
+            },
+        };
+        if let Some(subscript) = subscripts.get_mut(axis) {
+            subscript.bounds = bounds;
+        }
+    }
+    asked
+}
+
+fn decide(
+    kernel: &Kernel,
+    source: &Source,
+    site: &Site,
+    extent: ExprId,
+    asked: &mut Vec<AtCall>,
+    problems: &mut Vec<Diagnostic>,
+) -> Bounds {
+    if prover::in_range(kernel, &site.scope, site.index, extent) {
+        return Bounds::Proved;
+    }
+    let data = |root: ExprId| {
+        walk::any(kernel, root, |kind| matches!(kind, ExprKind::Read { .. } | ExprKind::Reduce(_) | ExprKind::Call(..)))
+    };
+    let on_data = data(site.index)
+        || site.scope.iter().any(|entry| match entry {
+            Scope::Range(ranged) => (data(ranged.lo) || data(ranged.hi)) && walk::mentions(kernel, site.index, ranged.variable),
+            Scope::Guard(condition, _) => data(*condition),
+        });
+    if data(site.index) {
+        return Bounds::Checked;
+    }
+    if let Some(found) = prover::counterexample(kernel, &site.scope, site.index, Some(extent)) {
+        problems.push(refuted(kernel, source, site, &found));
+        return Bounds::Checked;
+    }
+    if on_data {
+        return Bounds::Checked;
+    }
+    if let Some(at_call) = at_call(kernel, site, extent) {
+        let same = |other: &AtCall| {
+            other.array == at_call.array && other.axis == at_call.axis && source.slice(other.span) == source.slice(at_call.span)
+        };
+        if !asked.iter().any(|other| same(other) && other.ranges == at_call.ranges) {
+            asked.push(at_call);
+        }
+        return Bounds::Proved;
+    }
+    let name = &kernel.arrays[site.array].name;
+    let span = kernel.exprs[site.index].span;
+    let text = source.slice(span);
+    let message = format!("it is not proved that `{text}` stays inside of `{name}`");
+    problems.push(
+        Diagnostic::warning(codes::UNDECIDED, span, message, "checked when the kernel runs")
+            .help("a `where` condition or an `if` may prove it; a boundary rule settles it; `| assume` takes the check out"),
+    );
+    Bounds::Checked
+}
+
+/// Whether the call can check a subscript exactly: affine in variables that range over a box, no guards.
+fn at_call(kernel: &Kernel, site: &Site, extent: ExprId) -> Option<AtCall> {
+    let mut ranges = Vec::new();
+    for entry in &site.scope {
+        let Scope::Range(ranged) = entry else { return None };
+        if !walk::at_call(kernel, ranged.lo) || !walk::at_call(kernel, ranged.hi) {
+            return None;
+        }
+        ranges.push(*ranged);
+    }
+    if walk::any(kernel, site.index, |kind| matches!(kind, ExprKind::Read { .. } | ExprKind::Reduce(_) | ExprKind::Call(..))) {
+        return None;
+    }
+    let rising =
+        ranges.iter().map(|ranged| prover::rises(kernel, &site.scope, site.index, ranged.variable)).collect::<Option<Vec<_>>>()?;
+    let span = kernel.exprs[site.index].span;
+    Some(AtCall { array: site.array, axis: site.axis, index: site.index, extent, span, ranges, rising })
+}
+
+/// Collects the subscripts that are to be decided.
+fn sites(kernel: &Kernel, statement: usize) -> Vec<Site> {
+    let Statement { array, variables, subscripts, value, kind, .. } = &kernel.statements[statement];
+    let scope: Vec<Scope> = variables.iter().map(|ranged| Scope::Range(*ranged)).collect();
+    let mut sites = Vec::new();
+    let mut work: Vec<(ExprId, Vec<Scope>)> = Vec::new();
+    for (axis, subscript) in subscripts.iter().enumerate() {
+        if *kind != StatementKind::Define {
+            if subscript.bounds == Bounds::Checked {
+                sites.push(Site { read: None, array: *array, axis, index: subscript.index, scope: scope.clone() });
+            }
+            work.push((subscript.index, scope.clone()));
+        }
+    }
+    work.push((*value, scope));
+    while let Some((id, scope)) = work.pop() {
+        match &kernel.exprs[id].kind {
+            ExprKind::Read { array, subscripts } => {
+                for (axis, subscript) in subscripts.iter().enumerate() {
+                    if subscript.bounds == Bounds::Checked {
+                        sites.push(Site { read: Some(id), array: *array, axis, index: subscript.index, scope: scope.clone() });
+                    }
+                    work.push((subscript.index, scope.clone()));
+                }
+            }
+            ExprKind::Reduce(reduce) => {
+                let mut inner = scope.clone();
+                for ranged in &reduce.variables {
+                    work.extend([(ranged.lo, scope.clone()), (ranged.hi, scope.clone())]);
+                    inner.push(Scope::Range(*ranged));
+                }
+                if let Some(filter) = reduce.filter {
+                    work.push((filter, inner.clone()));
+                    inner.push(Scope::Guard(filter, true));
+                }
+                work.push((reduce.body, inner));
+            }
+            ExprKind::If { condition, then, otherwise } => {
+                let with = |holds: bool| scope.iter().copied().chain([Scope::Guard(*condition, holds)]).collect();
+                work.extend([(*then, with(true)), (*otherwise, with(false)), (*condition, scope.clone())]);
+            }
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                let guarded = scope.iter().copied().chain([Scope::Guard(*a, *op == BinaryOp::And)]).collect();
+                work.extend([(*a, scope), (*b, guarded)]);
+            }
+            kind => {
+                let mut children = Vec::new();
+                walk::children(kind, &mut children);
+                work.extend(children.into_iter().map(|child| (child, scope.clone())));
+            }
+        }
+    }
+    sites.sort_by_key(|site| kernel.exprs[site.index].span);
+    sites
+}
+
+/// `when m = 3, n = 4`
+pub(crate) fn when(kernel: &Kernel, found: &Counterexample) -> String {
+    let dims = found.dims.iter().map(|(dim, value)| format!("{} = {value}", kernel.dims[*dim].name));
+    let variables = found.variables.iter().map(|(variable, value)| format!("{} = {value}", kernel.variables[*variable].name));
+    let all: Vec<String> = dims.chain(variables).collect();
+    if all.is_empty() { "always".to_string() } else { format!("when {}", all.join(", ")) }
+}
+
+fn refuted(kernel: &Kernel, source: &Source, site: &Site, found: &Counterexample) -> Diagnostic {
+    let array = &kernel.arrays[site.array];
+    let span = kernel.exprs[site.index].span;
+    let index = source.slice(span);
+    let element = |value: &str| {
+        let all: Vec<&str> = (0..array.rank()).map(|axis| if axis == site.axis { value } else { "…" }).collect();
+        format!("{}[{}]", array.name, all.join(", "))
+    };
+    // Below 0 the extents do not matter, as long as there is an element to compute.
+    let mut shown = found.clone();
+    if found.value < 0 {
+        shown.dims.retain(|dim, _| walk::any(kernel, site.index, |kind| *kind == ExprKind::Dim(*dim)));
+    }
+    let mentioned = |variable: VariableId| walk::mentions(kernel, site.index, variable);
+    if shown.variables.iter().any(|(variable, _)| mentioned(*variable)) {
+        shown.variables.retain(|(variable, _)| mentioned(*variable));
+    }
+    let does = if site.read.is_some() { "reads" } else { "accumulates into" };
+    let message = format!("`{}` {does} {} {}", element(index), element(&found.value.to_string()), when(kernel, &shown));
+    let label = if found.value < 0 { "may be negative".to_string() } else { format!("beyond the extent, {}", found.extent) };
+    let help = if site.read.is_some() {
+        format!(
+            "say what to read there, with a boundary rule: `{}` (or wrap, mirror, symmetric, a value); or rule it out by `if` or `where`",
+            element(&format!("{index} | clamp"))
+        )
+    } else {
+        format!("leave out what falls outside: `{}`; or rule it out with `where`", element(&format!("{index} | drop")))
+    };
+    let rule = if site.read.is_some() { "clamp" } else { "drop" };
+    let end = Span { start: span.end, end: span.end };
+    Diagnostic::error(codes::OUT_OF_RANGE, span, message, label)
+        .help(help)
+        .suggest_edits(format!("add `| {rule}`"), vec![(end, format!(" | {rule}"))])
+}

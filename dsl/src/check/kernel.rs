@@ -1,0 +1,199 @@
+//! A kernel from its header to its last statement.
+
+use super::codes;
+use super::define::Defined;
+use super::lower::{Lower, Place};
+use super::names::{Binding, is_reserved};
+use crate::ast;
+use crate::diagnostic::Diagnostic;
+use crate::program::{Array, ArrayId, Condition, ConditionReason, Dim, Kernel, Parameter, Role, Scalar, Statement, StatementKind};
+use crate::source::Span;
+use crate::types::Type;
+
+/// The most dimensions of an array.
+const MAX_RANK: usize = 8;
+
+impl Lower<'_> {
+    /// Checks a kernel.
+    pub(crate) fn kernel(mut self, k: &ast::Kernel) -> (Option<Kernel>, Vec<Diagnostic>) {
+        self.kernel.name = k.name.text.clone();
+        self.kernel.doc = k.doc.clone();
+        self.kernel.span = k.name.span;
+        let licences = self.attributes(&k.attributes);
+        self.kernel.attributes = licences.attributes.clone();
+        self.parameters(&k.parameters);
+        self.conditions(&k.conditions);
+        self.results(&k.results);
+        self.settle();
+        if !self.failed_since(0) {
+            self.check_extents();
+        }
+        for statement in &k.statements {
+            self.statement(statement, &licences);
+        }
+        self.final_value(k, &licences);
+        if !self.failed_since(0) {
+            self.check_results();
+        }
+        let failed = self.failed_since(0);
+        if cfg!(debug_assertions) && !failed {
+            if let Err(broken) = crate::program::verify::kernel(&self.kernel) {
+                let message = format!("internal error of the compiler: {broken}");
+                self.report(Diagnostic::error(codes::INTERNAL, k.name.span, message, "in this kernel"));
+            }
+        }
+        let failed = failed || self.failed_since(0);
+        ((!failed).then_some(self.kernel), self.problems)
+    }
+
+    fn parameters(&mut self, parameters: &[ast::Parameter]) {
+        // Scalars first: one that stands later may still be a dim.
+        let mut slots: Vec<Option<Parameter>> = Vec::new();
+        for parameter in parameters {
+            if parameter.ty.dims.is_some() {
+                slots.push(None);
+                continue;
+            }
+            let ty = self.element_type(&parameter.ty.element);
+            let (name, span) = (parameter.name.text.clone(), parameter.name.span);
+            let scalar = self.kernel.scalars.push(Scalar { name, ty: ty.unwrap_or(Type::F32), span });
+            let binding = if ty.is_some() { Binding::Scalar(scalar) } else { Binding::Broken };
+            self.bind_new(&parameter.name, binding);
+            slots.push(Some(Parameter::Scalar(scalar)));
+        }
+        let mut arrays = Vec::new();
+        for (parameter, slot) in parameters.iter().zip(&mut slots) {
+            let Some(dims) = parameter.ty.dims.as_ref().filter(|_| slot.is_none()) else { continue };
+            let array = self.declare(&parameter.name, &parameter.ty, Role::Parameter);
+            *slot = Some(Parameter::Array(array));
+            self.bind_dims(array, dims);
+            arrays.push((array, dims));
+        }
+        for (array, dims) in arrays {
+            self.shape(array, dims);
+        }
+        self.kernel.parameters = slots.into_iter().flatten().collect();
+    }
+
+    /// Binds names that stand alone and stand for nothing yet.
+    fn bind_dims(&mut self, array: ArrayId, dims: &[ast::Expr]) {
+        for (axis, dim) in dims.iter().enumerate() {
+            let ast::ExprKind::Name(name) = &super::expr::unparenthesized(dim).kind else { continue };
+            if self.names.find(name).is_some() || is_reserved(name) {
+                continue;
+            }
+            let id = self.kernel.dims.push(Dim { name: name.clone(), span: dim.span, array, axis });
+            self.names.bind(name, Binding::Dim(id), dim.span);
+        }
+    }
+
+    /// A new array without its shape, bound to its name.
+    fn declare(&mut self, name: &ast::Name, ty: &ast::TypeExpr, role: Role) -> ArrayId {
+        let element = self.element_type(&ty.element);
+        let rank = ty.dims.as_ref().map_or(0, Vec::len);
+        let array = Array { name: name.text.clone(), span: name.span, element: element.unwrap_or(Type::F32), shape: Vec::new(), role };
+        let array = self.kernel.arrays.push(array);
+        self.defined.push(Defined::new(role));
+        let ranked = rank <= MAX_RANK;
+        if !ranked {
+            let message = format!("`{}` has {rank} dimensions, and the most is {MAX_RANK}", name.text);
+            self.report(Diagnostic::error(codes::TOO_MANY_DIMENSIONS, ty.span, message, format!("{rank} dimensions")));
+        }
+        let binding = if element.is_some() && ranked { Binding::Array(array) } else { Binding::Broken };
+        self.bind_new(name, binding);
+        array
+    }
+
+    fn shape(&mut self, array: ArrayId, dims: &[ast::Expr]) {
+        let place = std::mem::replace(&mut self.place, Place::Header);
+        let shape = dims
+            .iter()
+            .map(|dim| match self.index(dim, "a dim") {
+                Some(id) => id,
+                None => {
+                    self.defined[array.index()].broken = true;
+                    self.poison(dim.span)
+                }
+            })
+            .collect();
+        self.place = place;
+        self.kernel.arrays[array].shape = shape;
+    }
+
+    fn conditions(&mut self, conditions: &[ast::Expr]) {
+        self.place = Place::Header;
+        for condition in conditions {
+            let Some(holds) = self.condition(condition, "a `where` condition") else { continue };
+            let reason = ConditionReason::Where(self.text(condition.span).to_string());
+            self.kernel.conditions.push(Condition { holds, span: condition.span, reason });
+        }
+        self.place = Place::Statement;
+    }
+
+    fn results(&mut self, results: &ast::Results) {
+        match results {
+            ast::Results::Unnamed(ty) => {
+                if ty.dims.is_some() {
+                    let message = "an array result needs a name";
+                    let text = self.text(ty.span).to_string();
+                    let problem = Diagnostic::error(codes::RESULT_FORM, ty.span, message, "no name");
+                    self.report(problem.help(format!("name it, and define it by a statement: `-> y: {text}`")));
+                }
+                let element = self.element_type(&ty.element).unwrap_or(Type::F32);
+                let array = Array { name: "out".into(), span: ty.span, element, shape: Vec::new(), role: Role::Result };
+                let array = self.kernel.arrays.push(array);
+                self.defined.push(Defined::new(Role::Result));
+                self.kernel.results.push(array);
+            }
+            ast::Results::Named(list) => {
+                for result in list {
+                    let array = self.declare(&result.name, &result.ty, Role::Result);
+                    self.kernel.results.push(array);
+                }
+                for (result, array) in list.iter().zip(self.kernel.results.clone()) {
+                    if let Some(dims) = &result.ty.dims {
+                        self.shape(array, dims);
+                    }
+                }
+            }
+        }
+    }
+
+    fn final_value(&mut self, k: &ast::Kernel, licences: &super::attributes::Licences) {
+        let mark = self.problems.len();
+        match (&k.results, &k.value) {
+            (ast::Results::Unnamed(_), Some(value)) => {
+                let Some(&array) = self.kernel.results.first() else { return };
+                self.f64_asked = licences.accumulate;
+                let id = self.expr(value);
+                let id = self.store(id, self.kernel.arrays[array].element, "the result");
+                self.settle();
+                self.defined[array.index()].defined = true;
+                let Some(value_id) = id.filter(|_| !self.failed_since(mark)) else { return };
+                let statement = Statement {
+                    array,
+                    variables: Vec::new(),
+                    subscripts: Vec::new(),
+                    value: value_id,
+                    kind: StatementKind::Define,
+                    attributes: licences.attributes.clone(),
+                    span: value.span,
+                };
+                self.finish(statement);
+            }
+            (ast::Results::Unnamed(ty), None) => {
+                let end = Span { start: k.span.end.saturating_sub(1), end: k.span.end };
+                let message = format!("`{}` gives no value", k.name.text);
+                let ty = self.text(ty.span).to_string();
+                let help = format!("end it with an expression of type {ty}, without a semicolon, or name the result: `-> y: {ty}`");
+                self.report(Diagnostic::error(codes::RESULT_FORM, end, message, "no final expression").help(help));
+            }
+            (ast::Results::Named(_), Some(value)) => {
+                let message = "the results of this kernel have names, so it has no final expression";
+                let help = "define each result by a statement, such as `y[i] = …;`";
+                self.report(Diagnostic::error(codes::RESULT_FORM, value.span, message, "not used").help(help));
+            }
+            (ast::Results::Named(_), None) => {}
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Counterexamples: small extents and index values for which a subscript leaves its array, found by trying them.
+
+use super::Scope;
+use crate::check::walk;
+use crate::program::*;
+use crate::types::{BinaryOp, Builtin, UnaryOp};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The largest extent that is tried.
+const LARGEST: i128 = 6;
+/// How many nodes may be evaluated.
+const BUDGET: usize = 400_000;
+
+/// Values for which something goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counterexample {
+    /// The value of the subscript (or extent) in question.
+    pub(crate) value: i128,
+    /// The array's extent.
+    pub(crate) extent: i128,
+    pub(crate) dims: BTreeMap<DimId, i128>,
+    pub(crate) variables: Vec<(VariableId, i128)>,
+}
+
+/// Values in the making.
+pub(crate) struct Trial<'k> {
+    kernel: &'k Kernel,
+    pub(crate) dims: BTreeMap<DimId, i128>,
+    pub(crate) scalars: BTreeMap<ScalarId, i128>,
+    pub(crate) variables: HashMap<VariableId, i128>,
+    orders: HashMap<ExprId, Vec<ExprId>>,
+    pub(crate) budget: usize,
+}
+
+impl<'k> Trial<'k> {
+    pub(crate) fn new(kernel: &'k Kernel) -> Self {
+        Trial {
+            kernel,
+            dims: BTreeMap::new(),
+            scalars: BTreeMap::new(),
+            variables: HashMap::new(),
+            orders: HashMap::new(),
+            budget: BUDGET,
+        }
+    }
+
+    /// The value of an integer or bool expression (1 for true); `None` if it depends on data or is too much work.
+    pub(crate) fn value(&mut self, root: ExprId) -> Option<i128> {
+        let kernel = self.kernel;
+        let order = self.orders.entry(root).or_insert_with(|| walk::in_order(kernel, root));
+        self.budget = self.budget.checked_sub(order.len())?;
+        let mut values: HashMap<ExprId, Option<i128>> = HashMap::new();
+        for &id in order.iter() {
+            let value = evaluate(&kernel.exprs[id], &values, &self.dims, &self.scalars, &self.variables);
+            values.insert(id, value);
+        }
+        values.get(&root).copied().flatten()
+    }
+}
+
+fn evaluate(
+    expr: &Expr,
+    values: &HashMap<ExprId, Option<i128>>,
+    dims: &BTreeMap<DimId, i128>,
+    scalars: &BTreeMap<ScalarId, i128>,
+    variables: &HashMap<VariableId, i128>,
+) -> Option<i128> {
+    let get = |id: &ExprId| values.get(id).copied().flatten();
+    let fits = |value: i128| {
+        let (lo, hi) = expr.ty.integer_range();
+        (lo <= value && value <= hi).then_some(value)
+    };
+    if expr.ty.is_float() {
+        return None;
+    }
+    match &expr.kind {
+        ExprKind::Literal(Literal::Int(value)) => Some(*value),
+        ExprKind::Literal(Literal::Bool(value)) => Some(i128::from(*value)),
+        ExprKind::Dim(dim) => dims.get(dim).copied(),
+        ExprKind::Scalar(scalar) => scalars.get(scalar).copied(),
+        ExprKind::Variable(variable) => variables.get(variable).copied(),
+        ExprKind::Unary(UnaryOp::Negate, a) => fits(-get(a)?),
+        ExprKind::Unary(UnaryOp::Not, a) if expr.ty == crate::types::Type::Bool => Some(1 - get(a)?),
+        ExprKind::Cast(a) => fits(get(a)?),
+        ExprKind::If { condition, then, otherwise } => get(if get(condition)? == 1 { then } else { otherwise }),
+        ExprKind::Binary(BinaryOp::And, a, b) => match get(a) {
+            Some(0) => Some(0),
+            a => a.and(get(b)),
+        },
+        ExprKind::Binary(BinaryOp::Or, a, b) => match get(a) {
+            Some(1) => Some(1),
+            a => a.and_then(|_| get(b)),
+        },
+        ExprKind::Binary(op, a, b) => {
+            let (a, b) = (get(a)?, get(b)?);
+            let value = match op {
+                BinaryOp::Add => a.checked_add(b)?,
+                BinaryOp::Sub => a.checked_sub(b)?,
+                BinaryOp::Mul => a.checked_mul(b)?,
+                BinaryOp::Div => a.checked_div(b).unwrap_or(0),
+                BinaryOp::Rem => a.checked_rem(b).unwrap_or(0),
+                BinaryOp::Shl => a.checked_mul(1i128.checked_shl(u32::try_from(b).ok()?)?)?,
+                BinaryOp::Shr => a >> u32::try_from(b).ok()?.min(127),
+                BinaryOp::BitAnd => a & b,
+                BinaryOp::BitOr => a | b,
+                BinaryOp::BitXor => a ^ b,
+                BinaryOp::Eq => i128::from(a == b),
+                BinaryOp::Ne => i128::from(a != b),
+                BinaryOp::Lt => i128::from(a < b),
+                BinaryOp::Le => i128::from(a <= b),
+                BinaryOp::Gt => i128::from(a > b),
+                BinaryOp::Ge => i128::from(a >= b),
+                BinaryOp::And | BinaryOp::Or => return None,
+            };
+            if op.is_comparison() { Some(value) } else { fits(value) }
+        }
+        ExprKind::Builtin(builtin, arguments) => {
+            let arguments: Vec<i128> = arguments.iter().map(get).collect::<Option<_>>()?;
+            let value = match (builtin, arguments.as_slice()) {
+                (Builtin::Min, [a, b]) => *a.min(b),
+                (Builtin::Max, [a, b]) => *a.max(b),
+                (Builtin::Clamp, [x, lo, hi]) => *x.max(lo).min(hi),
+                (Builtin::Abs, [x]) => x.abs(),
+                (Builtin::Sign, [x]) => x.signum(),
+                (Builtin::DivFloor, [_, 0]) | (Builtin::ModFloor, [_, 0]) => 0,
+                (Builtin::DivFloor, [a, b]) => a / b - i128::from(a % b != 0 && (a % b < 0) != (*b < 0)),
+                (Builtin::ModFloor, [a, b]) => (a % b + b) % b,
+                _ => return None,
+            };
+            fits(value)
+        }
+        _ => None,
+    }
+}
+
+/// Looks for extents and index values that satisfy a scope and a kernel's conditions and put `index` outside of
+/// `0..extent`. Without an extent: that make `index` negative.
+pub(crate) fn counterexample(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>) -> Option<Counterexample> {
+    let mut roots = vec![index];
+    roots.extend(extent);
+    for entry in scope {
+        match entry {
+            Scope::Range(ranged) => roots.extend([ranged.lo, ranged.hi]),
+            Scope::Guard(condition, _) => roots.push(*condition),
+        }
+    }
+    let scalar = |root: &ExprId| walk::any(kernel, *root, |kind| matches!(kind, ExprKind::Scalar(_)));
+    if roots.iter().any(scalar) {
+        return None; // a matter of the call
+    }
+    let (conditions, shapes, dims) = related(kernel, &roots);
+    if conditions.iter().any(scalar) || shapes.iter().any(scalar) {
+        return None;
+    }
+    let dims: Vec<DimId> = dims.into_iter().collect();
+    let mut trial = Trial::new(kernel);
+    let mut limit = LARGEST;
+    while limit > 2 && (limit + 1).checked_pow(dims.len() as u32).is_none_or(|count| count > 4096) {
+        limit -= 1;
+    }
+    for sum in 0..=limit * dims.len() as i128 {
+        let mut values = vec![0; dims.len()];
+        let found = compositions(&mut values, 0, sum, limit, &mut |values| {
+            trial.dims = dims.iter().copied().zip(values.iter().copied()).collect();
+            let holds = conditions.iter().all(|&condition| trial.value(condition) == Some(1))
+                && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0));
+            if !holds {
+                return trial.budget == 0;
+            }
+            trial.variables.clear();
+            attempt(&mut trial, scope, index, extent, &mut Vec::new()).is_some()
+        });
+        if found || trial.budget == 0 {
+            break;
+        }
+    }
+    let value = trial.value(index)?;
+    let limit = match extent {
+        Some(extent) => trial.value(extent)?,
+        None => 0,
+    };
+    let wrong = value < 0 || extent.is_some() && value >= limit;
+    let mut variables = Vec::new();
+    for entry in scope {
+        if let Scope::Range(ranged) = entry {
+            variables.push((ranged.variable, *trial.variables.get(&ranged.variable)?));
+        }
+    }
+    let holds = wrong && satisfied(&mut trial, scope, &conditions, &shapes);
+    holds.then(|| Counterexample { value, extent: limit, dims: trial.dims, variables })
+}
+
+/// Checks a counterexample from scratch.
+fn satisfied(trial: &mut Trial, scope: &[Scope], conditions: &[ExprId], shapes: &[ExprId]) -> bool {
+    trial.budget = BUDGET;
+    conditions.iter().all(|&condition| trial.value(condition) == Some(1))
+        && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0))
+        && scope.iter().all(|entry| match entry {
+            Scope::Guard(condition, holds) => trial.value(*condition) == Some(i128::from(*holds)),
+            Scope::Range(ranged) => {
+                let value = trial.variables.get(&ranged.variable).copied();
+                match (value, trial.value(ranged.lo), trial.value(ranged.hi)) {
+                    (Some(value), Some(lo), Some(hi)) => lo <= value && value < hi,
+                    _ => false,
+                }
+            }
+        })
+}
+
+/// Conditions, extents and dims that have to do with some expressions.
+pub(crate) fn related(kernel: &Kernel, roots: &[ExprId]) -> (Vec<ExprId>, Vec<ExprId>, BTreeSet<DimId>) {
+    let dims_of = |root: ExprId| {
+        let mut dims = BTreeSet::new();
+        walk::each(kernel, root, |id| {
+            if let ExprKind::Dim(dim) = kernel.exprs[id].kind {
+                dims.insert(dim);
+            }
+        });
+        dims
+    };
+    let mut dims: BTreeSet<DimId> = roots.iter().flat_map(|&root| dims_of(root)).collect();
+    let conditions: Vec<(ExprId, BTreeSet<DimId>)> =
+        kernel.conditions.iter().map(|condition| (condition.holds, dims_of(condition.holds))).collect();
+    let parameters = kernel.arrays.iter().filter(|(_, array)| array.role == Role::Parameter);
+    let shapes: Vec<(ExprId, BTreeSet<DimId>)> = parameters
+        .flat_map(|(_, array)| array.shape.iter().copied())
+        .filter(|&extent| !matches!(kernel.exprs[extent].kind, ExprKind::Dim(_) | ExprKind::Literal(_)))
+        .map(|extent| (extent, dims_of(extent)))
+        .collect();
+    loop {
+        let before = dims.len();
+        for (_, more) in conditions.iter().chain(&shapes) {
+            if !more.is_disjoint(&dims) {
+                dims.extend(more);
+            }
+        }
+        if dims.len() == before {
+            break;
+        }
+    }
+    let near = |list: Vec<(ExprId, BTreeSet<DimId>)>| {
+        list.into_iter().filter(|(_, own)| own.is_empty() || !own.is_disjoint(&dims)).map(|(id, _)| id).collect()
+    };
+    (near(conditions), near(shapes), dims)
+}
+
+/// Calls `f` for all values from 0 to `limit` that add up to `sum`, until it says to stop.
+pub(crate) fn compositions(values: &mut Vec<i128>, at: usize, sum: i128, limit: i128, f: &mut dyn FnMut(&[i128]) -> bool) -> bool {
+    if at == values.len() {
+        return sum == 0 && f(values);
+    }
+    let room = limit * (values.len() - at - 1) as i128;
+    for value in (sum - room).max(0)..=sum.min(limit) {
+        values[at] = value;
+        if compositions(values, at + 1, sum - value, limit, f) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Tries all values of the variables of a scope; stops at the first that is wrong, leaving the values in the trial.
+fn attempt(trial: &mut Trial, scope: &[Scope], index: ExprId, extent: Option<ExprId>, path: &mut Vec<i128>) -> Option<()> {
+    let Some((first, rest)) = scope.split_first() else {
+        let value = trial.value(index)?;
+        let wrong = match extent {
+            Some(extent) => {
+                let extent = trial.value(extent)?;
+                value < 0 || value >= extent
+            }
+            None => value < 0,
+        };
+        return wrong.then_some(());
+    };
+    match first {
+        Scope::Guard(condition, holds) => {
+            if trial.value(*condition)? != i128::from(*holds) {
+                return None;
+            }
+            attempt(trial, rest, index, extent, path)
+        }
+        Scope::Range(ranged) => {
+            let (lo, hi) = (trial.value(ranged.lo)?, trial.value(ranged.hi)?);
+            for value in lo..hi.min(lo + 64) {
+                trial.variables.insert(ranged.variable, value);
+                if attempt(trial, rest, index, extent, path).is_some() {
+                    return Some(());
+                }
+            }
+            trial.variables.remove(&ranged.variable);
+            None
+        }
+    }
+}
