@@ -1,2 +1,77 @@
-//! cli
-fn main() {}
+//! The `gpukc` command: arguments in, one command run, an exit status out.
+//!
+//! Results go to standard output, everything else to standard error. Exit status: 0 done; 1 the program is wrong; 2 usage;
+//! 3 the environment lacks something; 4 the inputs do not fit; 70 an internal error.
+
+mod args;
+mod commands;
+mod devices;
+mod failure;
+mod generate;
+mod inputs;
+mod load;
+mod npy;
+mod output;
+mod pipeline;
+mod report;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Args, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    report::install();
+    // Programs nest; the compiler's recursion gets more room than a main thread has.
+    let work = std::thread::Builder::new().name("gpukc".into()).stack_size(256 << 20).spawn(run);
+    let status = match work.map(|thread| thread.join()) {
+        Ok(Ok(status)) => status,
+        // A panic ends the process in the hook, so this is the thread that could not be started.
+        _ => Failure::environment("no thread can be started", None).tell(),
+    };
+    ExitCode::from(status)
+}
+
+fn run() -> u8 {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let usage = error.use_stderr();
+            let text = if usage { error.to_string() } else { error.render().ansi().to_string() };
+            if usage {
+                output::note(text.trim_end());
+                return 2;
+            }
+            output::result(if output::color_of_result() { text } else { error.to_string() });
+            return 0;
+        }
+    };
+    if args.version {
+        return finish(commands::version::run());
+    }
+    let Some(command) = args.command else {
+        output::note(&Args::command().render_help().to_string());
+        return 2;
+    };
+    finish(match &command {
+        Command::Check(args) => commands::check::run(args),
+        Command::Compile(args) => commands::compile::run(args),
+        Command::Run(args) => commands::run::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Explain(args) => commands::explain::run(args),
+        Command::Cache(args) => commands::cache::run(args),
+        Command::Doctor => commands::doctor::run(),
+        Command::Setup => commands::setup::run(),
+        Command::Completions(args) => commands::completions::run(args),
+    })
+}
+
+fn finish(result: Result<(), Failure>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => failure.tell(),
+    }
+}

@@ -1,0 +1,170 @@
+//! The command line as plain data; nothing is done yet.
+
+use std::path::PathBuf;
+
+use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
+
+/// A compiler for array programs in index notation.
+#[derive(Debug, Parser)]
+#[command(name = "gpukc", disable_version_flag = true, max_term_width = 100)]
+pub struct Args {
+    /// Print the version, and the NVRTC and driver found
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check a program and report its problems
+    Check(Check),
+    /// Compile kernels to CUDA text, PTX or machine code
+    Compile(Compile),
+    /// Run a kernel on the GPU or the CPU
+    Run(Run),
+    /// Time a kernel on the GPU, its inputs resident there
+    Bench(Bench),
+    /// Describe a diagnostic's code, such as GK0203
+    Explain(Explain),
+    /// Look at or empty the cache of compiled kernels
+    Cache(Cache),
+    /// Say what of driver, device, NVRTC and cache works, and what to do about the rest
+    Doctor,
+    /// Fetch NVRTC with this machine's pip into the user's data folder
+    Setup,
+    /// Print a completion script for a shell
+    Completions(Completions),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Human,
+    Json,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Check {
+    /// A .gk file, or - for standard input
+    pub file: PathBuf,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Emit {
+    Cuda,
+    Ptx,
+    Cubin,
+    Fatbin,
+    Project,
+    Plan,
+}
+
+/// A stage of the pipeline, to stop after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Stage {
+    Parse,
+    Check,
+    Cuda,
+    Compile,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Compile {
+    /// A .gk file, or - for standard input
+    pub file: PathBuf,
+    /// Only this kernel; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Vec<String>,
+    /// native, all, or architectures such as sm_80,sm_90a
+    #[arg(long, value_delimiter = ',', value_name = "ARCH")]
+    pub arch: Vec<String>,
+    /// Specialise for these extents: n=4096,m=512
+    #[arg(long, value_delimiter = ',', value_name = "DIM=EXTENT")]
+    pub shape: Vec<String>,
+    /// What to write
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "cuda")]
+    pub emit: Vec<Emit>,
+    /// The folder to write into; without it, one text goes to standard output
+    #[arg(short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    #[arg(long, value_enum, hide = true)]
+    pub stop_after: Option<Stage>,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Run {
+    /// A .gk file, or - for standard input
+    pub file: PathBuf,
+    /// Which kernel, if the file has several
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// NAME=SOURCE: a .npy file, a scalar, or rand:1024x512[:SEED], randn:…, arange:…, zeros:…, ones:…
+    #[arg(long = "in", value_name = "NAME=SOURCE", allow_hyphen_values = true)]
+    pub inputs: Vec<String>,
+    /// NAME=FILE.npy: where to write a result; an unnamed result is called out
+    #[arg(long = "out", value_name = "NAME=FILE")]
+    pub outputs: Vec<String>,
+    /// auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Write times and counts to this file
+    #[arg(long, value_name = "FILE.json")]
+    pub stats: Option<PathBuf>,
+    /// End the run after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+    #[arg(long, value_enum, hide = true)]
+    pub stop_after: Option<Stage>,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Bench {
+    /// A .gk file, or - for standard input
+    pub file: PathBuf,
+    /// Which kernel, if the file has several
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// NAME=SOURCE, as for run
+    #[arg(long = "in", value_name = "NAME=SOURCE", allow_hyphen_values = true)]
+    pub inputs: Vec<String>,
+    /// cuda or cuda:N
+    #[arg(long, default_value = "cuda")]
+    pub device: String,
+    /// How many timed calls, after as many seconds of warming up as a tenth of one
+    #[arg(long, default_value_t = 50, value_name = "COUNT")]
+    pub runs: usize,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Explain {
+    /// A code such as GK0203
+    pub code: String,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Cache {
+    #[arg(value_enum)]
+    pub action: CacheAction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheAction {
+    /// Print the folder
+    Path,
+    /// List the entries, the most recently used first
+    List,
+    /// Remove all entries
+    Clear,
+    /// Read and check every entry
+    Verify,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Completions {
+    pub shell: clap_complete::Shell,
+}

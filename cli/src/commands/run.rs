@@ -1,0 +1,136 @@
+//! `gpukc run`: one call of a kernel, from files and generators to files or a summary.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gpukc_cpu::Tensor;
+use gpukc_dsl::program::Kernel;
+use gpukc_runtime::cache::Cache;
+use gpukc_runtime::compile::Compiler;
+use serde_json::{Map, Value, json};
+
+use crate::args::{Format, Run, Stage};
+use crate::failure::Failure;
+use crate::{devices, inputs, load, npy, output, pipeline, show};
+
+pub fn run(args: &Run) -> Result<(), Failure> {
+    if let Some(seconds) = args.timeout {
+        end_after(seconds)?;
+    }
+    let asked = devices::parse(&args.device)?;
+    let start = Instant::now();
+    let loaded = load::load(&args.file, Format::Human)?;
+    let mut stats = Stats::default();
+    stats.time("parse_check", start.elapsed());
+    if matches!(args.stop_after, Some(Stage::Parse | Stage::Check)) {
+        return Ok(());
+    }
+    let kernel = loaded.kernel(args.kernel.as_deref())?;
+    let outputs = outputs(kernel, &args.outputs)?;
+    let made = Instant::now();
+    let inputs = inputs::take(kernel, &args.inputs, &loaded.source)?;
+    stats.time("inputs", made.elapsed());
+
+    let compiler = Compiler::new(Cache::from_environment());
+    let results = match devices::choose(asked, &compiler)? {
+        Some(ordinal) => {
+            let ready = pipeline::ready(&loaded.program, kernel, &inputs, ordinal, &compiler, &loaded.source)?;
+            stats.set("device", json!(format!("cuda:{ordinal}")));
+            stats.set("cache_hit", json!(ready.binary.hit));
+            stats.set("architecture", json!(ready.binary.architecture));
+            stats.time("device_open", ready.open_time);
+            stats.time("plan", ready.plan_time);
+            stats.time("compile", ready.binary.time);
+            stats.time("load", ready.load_time);
+            if args.stop_after.is_some() {
+                return stats.write(args.stats.as_deref(), start);
+            }
+            let (results, times) = pipeline::run_on_gpu(kernel, &inputs, &ready, &loaded.source)?;
+            stats.time("host_to_device", times.host_to_device);
+            stats.time("launch", times.launch);
+            stats.time("device_to_host", times.device_to_host);
+            stats.set("variants", json!(1));
+            results
+        }
+        None => {
+            if args.stop_after.is_some() {
+                return Ok(());
+            }
+            let begin = Instant::now();
+            let results = pipeline::run_on_cpu(&loaded.program, kernel, &inputs, &loaded.source)?;
+            stats.set("device", json!("cpu"));
+            stats.time("launch", begin.elapsed());
+            results
+        }
+    };
+    let begin = Instant::now();
+    give(kernel, &results, &outputs)?;
+    stats.time("outputs", begin.elapsed());
+    stats.write(args.stats.as_deref(), start)
+}
+
+/// `--out NAME=FILE`, each name a result.
+fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize, PathBuf)>, Failure> {
+    let mut outputs: Vec<(usize, PathBuf)> = Vec::new();
+    for option in options {
+        let (name, file) = inputs::split("--out", option, "FILE.npy")?;
+        let at = kernel.results.iter().position(|&id| kernel.arrays[id].name == name).ok_or_else(|| {
+            let names: Vec<&str> = kernel.results.iter().map(|&id| kernel.arrays[id].name.as_str()).collect();
+            Failure::usage(format!("kernel `{}` has no result `{name}`; it has {}", kernel.name, names.join(", ")))
+        })?;
+        if outputs.iter().any(|(other, _)| *other == at) {
+            return Err(Failure::usage(format!("--out {name} is given twice")));
+        }
+        outputs.push((at, file.into()));
+    }
+    Ok(outputs)
+}
+
+/// Writes the files asked for; without any, a summary.
+fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathBuf)]) -> Result<(), Failure> {
+    if results.len() != kernel.results.len() {
+        return Err(Failure::bug(format!("{} results instead of {}", results.len(), kernel.results.len())));
+    }
+    if outputs.is_empty() {
+        let lines: String = kernel.results.iter().zip(results).map(|(&id, tensor)| show::summary(&kernel.arrays[id].name, tensor) + "\n").collect();
+        output::result(lines);
+    }
+    for (at, path) in outputs {
+        output::file(path, |stream| npy::write(stream, &results[*at]))?;
+    }
+    Ok(())
+}
+
+/// Ends the process after some seconds, whatever it is doing.
+fn end_after(seconds: f64) -> Result<(), Failure> {
+    let limit = Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--timeout {seconds} is no time")))?;
+    std::thread::spawn(move || {
+        std::thread::sleep(limit);
+        output::note(&format!("{} no answer within {seconds} s (--timeout)", output::red("error:")));
+        std::process::exit(4);
+    });
+    Ok(())
+}
+
+/// `--stats`: times in milliseconds, and facts.
+#[derive(Default)]
+struct Stats {
+    times: Map<String, Value>,
+    facts: Map<String, Value>,
+}
+
+impl Stats {
+    fn time(&mut self, name: &str, time: Duration) {
+        self.times.insert(name.to_owned(), json!(time.as_secs_f64() * 1e3));
+    }
+    fn set(&mut self, name: &str, value: Value) {
+        self.facts.insert(name.to_owned(), value);
+    }
+    fn write(mut self, path: Option<&Path>, start: Instant) -> Result<(), Failure> {
+        let Some(path) = path else { return Ok(()) };
+        self.time("total", start.elapsed());
+        self.facts.insert("milliseconds".to_owned(), Value::Object(self.times));
+        let text = format!("{:#}\n", Value::Object(self.facts));
+        output::file(path, |stream| stream.write_all(text.as_bytes()))
+    }
+}

@@ -1,0 +1,51 @@
+//! `--device`: which device a run takes, and why not another.
+
+use gpukc_runtime::compile::Compiler;
+use gpukc_runtime::device::Facts;
+use gpukc_runtime::error::{Error, Missing};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Auto,
+    Cpu,
+    Cuda(u32),
+}
+
+/// Parses `--device`.
+pub fn parse(text: &str) -> Result<Asked, Failure> {
+    match (text, text.strip_prefix("cuda:").map(str::parse)) {
+        ("auto", _) => Ok(Asked::Auto),
+        ("cpu", _) => Ok(Asked::Cpu),
+        ("cuda", _) => Ok(Asked::Cuda(0)),
+        (_, Some(Ok(ordinal))) => Ok(Asked::Cuda(ordinal)),
+        _ => Err(Failure::usage(format!("--device is auto, cpu, cuda or cuda:N, not `{text}`"))),
+    }
+}
+
+/// The GPU to run on, or none for the CPU. If `auto` takes the CPU, says so in one line.
+pub fn choose(asked: Asked, compiler: &Compiler) -> Result<Option<u32>, Failure> {
+    let usable = |ordinal| Facts::of(ordinal).and_then(|_| compiler.located()).map(|_| ());
+    match asked {
+        Asked::Cpu => Ok(None),
+        Asked::Cuda(ordinal) => usable(ordinal).map(|()| Some(ordinal)).map_err(Failure::from),
+        Asked::Auto => match usable(0) {
+            Ok(()) => Ok(Some(0)),
+            Err(error) => {
+                let command = match error {
+                    Error::Missing(Missing::Nvrtc { .. }) => "gpukc setup",
+                    _ => "gpukc doctor",
+                };
+                let reason = match error {
+                    Error::Missing(Missing::Nvrtc { .. }) => "NVRTC is not found".to_owned(),
+                    other => other.to_string(),
+                };
+                output::note(&format!("note: running on the CPU, since {reason}; `{command}` helps"));
+                Ok(None)
+            }
+        },
+    }
+}

@@ -1,0 +1,92 @@
+//! How a command ends when it does not succeed: an exit status and what to say.
+
+use gpukc_dsl::source::Source;
+use gpukc_runtime::error::{Error, Kind, bytes_text};
+
+use crate::output;
+use crate::report;
+
+/// Why a command ends.
+#[derive(Debug)]
+pub struct Failure {
+    status: u8,
+    /// Empty if everything has been said.
+    message: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    fn new(status: u8, message: impl Into<String>, help: Option<String>) -> Failure {
+        Failure { status, message: message.into(), help }
+    }
+    /// The program is wrong; its diagnostics have been shown.
+    pub fn shown() -> Failure {
+        Failure::new(1, "", None)
+    }
+    /// The program is beyond a known limit.
+    pub fn program(message: impl Into<String>) -> Failure {
+        Failure::new(1, message, None)
+    }
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(2, message, None)
+    }
+    /// The machine lacks something.
+    pub fn environment(message: impl Into<String>, help: Option<&str>) -> Failure {
+        Failure::new(3, message, help.map(str::to_owned))
+    }
+    /// The inputs do not fit.
+    pub fn input(message: impl Into<String>) -> Failure {
+        Failure::new(4, message, None)
+    }
+    /// Ours to mend.
+    pub fn bug(message: impl Into<String>) -> Failure {
+        Failure::new(70, message, None)
+    }
+    /// Adds what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Failure {
+        self.help = Some(help.into());
+        self
+    }
+    /// A failure of the runtime. `source` is the program, for places in it.
+    pub fn runtime(error: &Error, source: Option<&Source>) -> Failure {
+        let status = match error.kind() {
+            Kind::Input | Kind::Limit => 4,
+            Kind::Environment => 3,
+            Kind::Bug => 70,
+        };
+        let mut message = error.to_string();
+        if let (Error::IndexOutOfRange { site, .. }, Some(source)) = (error, source) {
+            let place = source.position(site.span.start as usize);
+            let text = source.slice(site.span);
+            message = format!("{}:{}:{}: {message}, in `{text}`", source.name(), place.line, place.column);
+        }
+        if let Error::OutOfMemory { memory: Some((free, total)), .. } = error {
+            message.push_str(&format!(" ({} of {} free)", bytes_text(*free), bytes_text(*total)));
+        }
+        if let Error::Rejected(rejected) = error {
+            report::keep("kernel.cu", &rejected.source);
+            report::keep("nvrtc.log", &format!("{}\n{}\n\n{}\n", rejected.code, rejected.options.join(" "), rejected.log));
+        }
+        Failure::new(status, message, error.help())
+    }
+    /// Says it, and gives the exit status.
+    pub fn tell(self) -> u8 {
+        if !self.message.is_empty() {
+            output::note(&format!("{} {}", output::red("error:"), self.message));
+        }
+        if let Some(help) = &self.help {
+            output::note(&format!("  help: {help}"));
+        }
+        if self.status == 70 {
+            output::note(&report::write(&self.message));
+        }
+        self.status
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::runtime(&error, None)
+    }
+}

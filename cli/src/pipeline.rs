@@ -1,0 +1,133 @@
+//! The stages behind the commands, each called in one place: plan and emit, compile, run on a device.
+
+use std::time::{Duration, Instant};
+
+use gpukc_codegen::error::Error as CodegenError;
+use gpukc_codegen::facts::Facts;
+use gpukc_codegen::kernel::{Kernel as Cuda, Site};
+use gpukc_codegen::target::Target;
+use gpukc_cpu::{Argument, Options, RunError, Tensor};
+use gpukc_dsl::program::{ArrayId, Kernel, Program};
+use gpukc_dsl::source::Source;
+use gpukc_runtime::compile::{Binary, Compiler, Wanted};
+use gpukc_runtime::device::Device;
+use gpukc_runtime::error::{Error, bytes_text};
+use gpukc_runtime::launch::{self, Call};
+
+use crate::failure::Failure;
+use crate::inputs::{Inputs, Value};
+use crate::output;
+use crate::report;
+
+/// The checked program's kernel as CUDA text.
+pub fn cuda(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, source: &Source) -> Result<Cuda, Failure> {
+    let cuda = gpukc_codegen::compile(program, kernel, target, facts);
+    cuda.map_err(|error| match error {
+        CodegenError::Limit { message, span } => {
+            let place = source.position(span.start as usize);
+            Failure::program(format!("{}:{}:{}: {message}", source.name(), place.line, place.column))
+                .help("this is not supported on the GPU yet; `--device cpu` runs it")
+        }
+        CodegenError::Bug(message) => Failure::bug(message),
+    })
+}
+
+/// Compiles CUDA text; says what is wrong with the cache, if something is.
+pub fn compile(compiler: &Compiler, cuda: &Cuda, target: Target, wanted: Wanted) -> Result<Binary, Failure> {
+    let binary = compiler.compile(&cuda.source, &cuda.name, target, wanted, &[]).map_err(Failure::from)?;
+    if let Some(warning) = &binary.warning {
+        output::note(&format!("warning: {warning}"));
+    }
+    Ok(binary)
+}
+
+/// What is known of a call when its text is made.
+pub fn facts(kernel: &Kernel, inputs: &Inputs) -> Facts {
+    Facts::of_call(kernel, &inputs.bindings)
+}
+
+/// A kernel ready on a device.
+pub struct Ready {
+    pub program: launch::Program,
+    pub binary: Binary,
+    pub plan_time: Duration,
+    pub open_time: Duration,
+    pub load_time: Duration,
+}
+
+/// Opens the device, makes the text, compiles and loads it.
+pub fn ready(
+    program: &Program,
+    kernel: &Kernel,
+    inputs: &Inputs,
+    ordinal: u32,
+    compiler: &Compiler,
+    source: &Source,
+) -> Result<Ready, Failure> {
+    let start = Instant::now();
+    let device = Device::open(ordinal)?;
+    let opened = Instant::now();
+    let target = device.facts().target;
+    let cuda = cuda(program, kernel, target, &facts(kernel, inputs), source)?;
+    report::keep("kernel.cu", &cuda.source);
+    let planned = Instant::now();
+    let binary = compile(compiler, &cuda, target, Wanted::Binary)?;
+    let compiled = Instant::now();
+    let program = launch::Program::load(&device, &cuda, &binary).map_err(|error| Failure::runtime(&error, Some(source)))?;
+    Ok(Ready { program, binary, plan_time: planned - opened, open_time: opened - start, load_time: compiled.elapsed() })
+}
+
+/// The arrays' bytes, for the device.
+pub fn bytes<'a>(kernel: &'a Kernel, inputs: &'a Inputs) -> Vec<(ArrayId, &'a [u8])> {
+    inputs.arrays(kernel).map(|(id, tensor)| (id, tensor.bytes())).collect()
+}
+
+/// Runs on the GPU.
+pub fn run_on_gpu(kernel: &Kernel, inputs: &Inputs, ready: &Ready, source: &Source) -> Result<(Vec<Tensor>, launch::Times), Failure> {
+    let call = Call::new(kernel, &inputs.bindings);
+    let names = |id: ArrayId| kernel.arrays[id].name.clone();
+    let outcome = ready.program.run(&call, &bytes(kernel, inputs), &kernel.results, &names);
+    let outcome = outcome.map_err(|error| Failure::runtime(&error, Some(source)))?;
+    let tensor = |(&id, bytes): (&ArrayId, &Vec<u8>)| {
+        let extents = &inputs.bindings.extents[id.index()];
+        Tensor::from_bytes(kernel.arrays[id].element, extents, bytes)
+            .ok_or_else(|| Failure::input(format!("no memory for result `{}`", kernel.arrays[id].name)))
+    };
+    let tensors = kernel.results.iter().zip(&outcome.results).map(tensor).collect::<Result<Vec<_>, _>>()?;
+    Ok((tensors, outcome.times))
+}
+
+/// Runs on the CPU.
+pub fn run_on_cpu(program: &Program, kernel: &Kernel, inputs: &Inputs, source: &Source) -> Result<Vec<Tensor>, Failure> {
+    let arguments: Vec<Argument> = inputs
+        .values
+        .iter()
+        .map(|value| match value {
+            Value::Array(tensor) => Argument::Array(tensor),
+            Value::Scalar(_) => Argument::Scalar,
+        })
+        .collect();
+    let results = gpukc_cpu::run(program, kernel, &inputs.bindings, &arguments, &Options::default());
+    results.map_err(|error| match error {
+        RunError::OutOfRange { kernel, span, array, index, axis, extent } => {
+            let site = Site { array, axis, span };
+            Failure::runtime(&Error::IndexOutOfRange { kernel, site, index, extent }, Some(source))
+        }
+        RunError::Memory { kernel, array, bytes } => {
+            let bytes = bytes_text(u64::try_from(bytes).unwrap_or(u64::MAX));
+            Failure::input(format!("kernel `{kernel}`: no memory for `{array}`, which takes {bytes}"))
+        }
+        RunError::Argument { .. } | RunError::Unsupported { .. } => Failure::bug(error.to_string()),
+    })
+}
+
+/// Title and text of a diagnostic's code.
+pub fn explanation(number: u16) -> Option<(&'static str, &'static str)> {
+    gpukc_dsl::check::codes::explain(number)
+}
+
+/// The plan's text form.
+pub fn plan(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, source: &Source) -> Result<String, Failure> {
+    let _ = (program, kernel, target, facts, source);
+    Err(Failure::usage("--emit plan is not there yet"))
+}
