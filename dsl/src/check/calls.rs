@@ -57,7 +57,7 @@ impl<'c> Lower<'c> {
             return self.call_function(index, function, arguments, span);
         }
         match Builtin::from_name(&function.text).filter(|builtin| self.items.library || !builtin.is_internal()) {
-            Some(builtin) => self.call_builtin(builtin, function, arguments, span),
+            Some(builtin) => self.call_builtin(builtin, arguments, span),
             None => {
                 self.unknown_function(function);
                 self.poison(span)
@@ -127,19 +127,21 @@ impl<'c> Lower<'c> {
         self.float_leaf(call)
     }
 
-    fn call_builtin(&mut self, builtin: Builtin, function: &ast::Name, arguments: &[ast::Expr], span: Span) -> ExprId {
+    fn call_builtin(&mut self, builtin: Builtin, arguments: &[ast::Expr], span: Span) -> ExprId {
         let ids: Vec<ExprId> = arguments.iter().map(|argument| self.expr(argument)).collect();
         let class = class(builtin);
         if !self.count_arguments(builtin.name(), class.count(), ids.len(), span) || ids.iter().any(|&id| self.ty(id) == Ty::Poison) {
             return self.poison(span);
         }
         let keeps = matches!(class, Class::Choice(_) | Class::Bits);
-        let Some((ids, ty)) = self.arguments(&ids, keeps, function, span) else { return self.poison(span) };
+        let Some((ids, ty)) = self.arguments(&ids, keeps, span) else { return self.poison(span) };
+        let ty = self.bits_type(builtin, ty);
         let fits = match (&class, ty) {
             (Class::Float(_) | Class::Test, Ty::Open(open)) => self.infer.restrict(open, Kind::Float).is_ok(),
             (Class::Bits | Class::Integer(_), Ty::Open(open)) => self.infer.restrict(open, Kind::Integer).is_ok(),
             (Class::Float(_) | Class::Test, Ty::Known(_)) if builtin == Builtin::ToBits => true,
             (Class::Float(_) | Class::Test, Ty::Known(ty)) => ty.is_float(),
+            (Class::Integer(1), Ty::Known(ty)) => ty == if builtin == Builtin::F64FromBits { Type::I64 } else { Type::I32 },
             (Class::Bits | Class::Integer(_), Ty::Known(ty)) => ty.is_integer(),
             (_, Ty::Known(ty)) => ty != Type::Bool,
             _ => true,
@@ -149,29 +151,32 @@ impl<'c> Lower<'c> {
         }
         let result = match builtin {
             Builtin::ToBits => match self.decide(ids[0]) {
-                Some(Type::F64) => Ty::Known(Type::U64),
-                _ => Ty::Known(Type::U32),
+                Some(Type::F64) => Ty::Known(Type::I64),
+                _ => Ty::Known(Type::I32),
             },
             Builtin::F32FromBits => Ty::Known(Type::F32),
             Builtin::F64FromBits => Ty::Known(Type::F64),
             _ if matches!(class, Class::Test) => Ty::Known(Type::Bool),
             _ => ty,
         };
-        if builtin == Builtin::F64FromBits {
-            if let Ty::Open(open) = ty {
-                let _ = self.infer.bind(open, Type::U64);
-            }
-        }
-        if builtin == Builtin::F32FromBits {
-            if let Ty::Open(open) = ty {
-                let _ = self.infer.bind(open, Type::U32);
-            }
-        }
         self.push(ExprKind::Builtin(builtin, ids), result, span)
     }
 
+    /// An open argument of `f32_from_bits` is an i32, of `f64_from_bits` an i64.
+    fn bits_type(&mut self, builtin: Builtin, ty: Ty) -> Ty {
+        let wanted = match builtin {
+            Builtin::F32FromBits => Type::I32,
+            Builtin::F64FromBits => Type::I64,
+            _ => return ty,
+        };
+        match ty {
+            Ty::Open(open) => self.infer.bind(open, wanted).map_or(ty, Ty::Known),
+            other => other,
+        }
+    }
+
     /// Brings arguments to one type, widened unless it is only chosen among them.
-    fn arguments(&mut self, ids: &[ExprId], keeps: bool, function: &ast::Name, span: Span) -> Option<(Vec<ExprId>, Ty)> {
+    fn arguments(&mut self, ids: &[ExprId], keeps: bool, span: Span) -> Option<(Vec<ExprId>, Ty)> {
         if keeps {
             return self.select(ids, span);
         }
@@ -186,7 +191,6 @@ impl<'c> Lower<'c> {
                 Ty::Poison => return None,
             }
         }
-        let _ = function;
         self.select(&widened, span)
     }
 

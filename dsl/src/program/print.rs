@@ -230,13 +230,13 @@ impl Printer<'_> {
                 let name = self.kernel.map_or_else(String::new, |kernel| kernel.arrays[*array].name.clone());
                 (self.element(&name, subscripts), 20)
             }
-            ExprKind::Reduce(reduce) => (self.reduce(reduce, expr.ty), 10),
+            ExprKind::Reduce(reduce) => (self.reduce(reduce, expr.ty), 0),
             ExprKind::Unary(op, a) => {
                 let symbol = if *op == UnaryOp::Negate { "-" } else { "!" };
                 (format!("{symbol}{}", self.text(*a, 12)), 12)
             }
             ExprKind::Cast(a) if !self.marks => return self.text(*a, above),
-            ExprKind::Cast(a) => (format!("{} as {}", self.text(*a, 11), expr.ty), 11),
+            ExprKind::Cast(a) => (format!("{} as {}", self.text(*a, 11), expr.ty), 1),
             ExprKind::If { condition, then, otherwise } => {
                 let [condition, then, otherwise] = [condition, then, otherwise].map(|&id| self.text(id, 0));
                 (format!("if {condition} {{ {then} }} else {{ {otherwise} }}"), 0)
@@ -278,7 +278,8 @@ impl Printer<'_> {
 
     fn reduce(&self, reduce: &Reduce, ty: Type) -> String {
         let filter = reduce.filter.map_or_else(String::new, |filter| format!(" if {}", self.text(filter, 0)));
-        let body = self.text(reduce.body, 10);
+        let nested = matches!(self.exprs[reduce.body].kind, ExprKind::Reduce(_) | ExprKind::Cast(_));
+        let body = self.text(reduce.body, if nested { 0 } else { 10 });
         let mark = if self.marks { format!("<{ty}, {}>", self.order(reduce)) } else { String::new() };
         format!("{}{mark}[{}{filter}] {body}", reduce.reducer, self.ranges(&reduce.variables))
     }
