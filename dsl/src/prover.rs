@@ -38,7 +38,10 @@ pub(crate) enum Truth {
 
 /// A solver that knows a kernel's conditions and a scope.
 pub(crate) fn solver<'k>(kernel: &'k Kernel, scope: &[Scope]) -> Solver<'k> {
-    let mut solver = Solver::new(kernel, true);
+    enter(Solver::new(kernel, true), scope)
+}
+
+fn enter<'k>(mut solver: Solver<'k>, scope: &[Scope]) -> Solver<'k> {
     for entry in scope {
         match entry {
             Scope::Range(ranged) => solver.range(ranged),
@@ -59,8 +62,17 @@ pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: 
         Scope::Guard(..) => false,
     });
     plain || {
-        let mut solver = solver(kernel, scope);
-        solver.proves_at_least(index, 0) && solver.proves_below(index, extent)
+        let inside = |mut solver: Solver| {
+            let risky = !solver.terms.term(index).risky.is_empty();
+            (solver.proves_at_least(index, 0) && solver.proves_below(index, extent), risky)
+        };
+        let (proved, risky) = inside(solver(kernel, scope));
+        proved
+            || risky && {
+                let mut terms = terms::Terms::new(kernel);
+                terms.cautious = true;
+                inside(enter(Solver::with(terms, true), scope)).0
+            }
     }
 }
 

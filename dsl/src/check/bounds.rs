@@ -215,6 +215,11 @@ fn refuted(kernel: &Kernel, source: &Source, site: &Site, found: &Counterexample
     } else {
         format!("leave out what falls outside: `{}`; or rule it out with `where`", element(&format!("{index} | drop")))
     };
+    if found.extent == 0 {
+        let extent = print::expr(kernel, array.shape[site.axis]);
+        let help = format!("there is nothing to read; rule it out with `where {extent} >= 1`");
+        return Diagnostic::error(codes::OUT_OF_RANGE, span, message, "the array is empty").help(help);
+    }
     let rule = if site.read.is_some() { "clamp" } else { "drop" };
     let end = Span { start: span.end, end: span.end };
     Diagnostic::error(codes::OUT_OF_RANGE, span, message, label)

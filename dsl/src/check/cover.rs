@@ -132,12 +132,19 @@ fn try_small(kernel: &Kernel, array: ArrayId, defines: &[&Statement]) -> Option<
         roots.extend(statement.subscripts.iter().map(|subscript| subscript.index));
         roots.extend(statement.variables.iter().flat_map(|ranged| [ranged.lo, ranged.hi]));
     }
-    let mut found = None;
+    // What goes wrong in an array that has elements says more.
+    let (mut found, mut found_empty) = (None, None);
     prover::try_dims(kernel, &roots, 4, &mut |trial| {
-        found = one_case(kernel, &shape, defines, trial);
+        let empty = shape.iter().any(|&extent| trial.value(extent) == Some(0));
+        let case = one_case(kernel, &shape, defines, trial);
+        if empty {
+            found_empty = found_empty.take().or(case);
+        } else {
+            found = case;
+        }
         found.is_some()
     });
-    found
+    found.or(found_empty)
 }
 
 fn one_case(kernel: &Kernel, shape: &[ExprId], defines: &[&Statement], trial: &mut prover::Trial) -> Option<Found> {

@@ -42,7 +42,7 @@ impl<'c> Lower<'c> {
         self.settle();
         let body = self.blocks.pop().unwrap_or_default();
         self.settle_locals();
-        let failed = self.failed_since(0);
+        let failed = self.failed_since(0) || self.poisoned;
         let function = value.filter(|_| !failed).map(|value| Function {
             name: f.name.text.clone(),
             doc: f.doc.clone(),

@@ -25,17 +25,17 @@ impl Lower<'_> {
         self.conditions(&k.conditions);
         self.results(&k.results);
         self.settle();
-        if !self.failed_since(0) {
+        if !self.failed_since(0) && !self.poisoned {
             self.check_extents();
         }
         for statement in &k.statements {
             self.statement(statement, &licences);
         }
         self.final_value(k, &licences);
-        if !self.failed_since(0) {
+        if !self.failed_since(0) && !self.poisoned {
             self.check_results();
         }
-        let failed = self.failed_since(0);
+        let failed = self.failed_since(0) || self.poisoned;
         if cfg!(debug_assertions) && !failed {
             if let Err(broken) = crate::program::verify::kernel(&self.kernel) {
                 let message = format!("internal error of the compiler: {broken}");

@@ -13,7 +13,7 @@ use crate::source::{Source, Span};
 use crate::types::Type;
 
 /// How deep expressions may nest, chains of binary operators aside.
-pub(crate) const MAX_DEPTH: usize = 200;
+pub(crate) const MAX_DEPTH: usize = 300;
 
 /// Where an expression stands, as far as rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub(crate) struct Lower<'c> {
     pub(crate) depth: usize,
     /// The array that the current statement defines.
     pub(crate) current: Option<crate::program::ArrayId>,
+    /// Whether something could not be typed, here or where it is defined.
+    pub(crate) poisoned: bool,
     /// What each array of the kernel is defined by, while it is checked.
     pub(crate) defined: Vec<super::define::Defined>,
 }
@@ -95,6 +97,7 @@ impl<'c> Lower<'c> {
             operands: Vec::new(),
             depth: 0,
             current: None,
+            poisoned: false,
             defined: Vec::new(),
         }
     }
@@ -139,13 +142,14 @@ impl<'c> Lower<'c> {
         if entry.span != Span::default() {
             problem = problem.label(entry.span, format!("`{text}` is {what} here"));
         }
-        let fresh = self.fresh_name(text);
+        let index = matches!(entry.binding, Binding::Variable(_));
+        let fresh = self.fresh_name(text, index);
         self.report(problem.help(format!("names are never shadowed; take another name, such as `{fresh}`")));
     }
 
     /// A short name that is not in scope.
-    fn fresh_name(&self, like: &str) -> String {
-        let letters = "ijklpqrstuvw".chars().map(String::from).filter(|_| like.len() == 1);
+    fn fresh_name(&self, like: &str, index: bool) -> String {
+        let letters = "ijklpqrstuvw".chars().map(String::from).filter(|_| index && like.len() == 1);
         letters.chain((2..).map(|number| format!("{like}{number}"))).find(|name| self.names.find(name).is_none()).unwrap_or_default()
     }
 
@@ -161,6 +165,7 @@ impl<'c> Lower<'c> {
     }
 
     pub(crate) fn poison(&mut self, span: Span) -> ExprId {
+        self.poisoned = true;
         self.push(ExprKind::Literal(Literal::Bool(false)), Ty::Poison, span)
     }
 

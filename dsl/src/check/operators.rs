@@ -157,15 +157,8 @@ impl<'c> Lower<'c> {
         if self.infer.bind(open, ty).is_ok() {
             return Some(ty);
         }
-        if known == Type::Bool {
-            let symbol = op.symbol();
-            let message = format!("`{symbol}` mixes bool and a number");
-            self.report(
-                Diagnostic::error(codes::MIXED_TYPES, op_span, message, "bool and a number").help("cast the bool: `b as i32`"),
-            );
-            return None;
-        }
-        self.mixed(op.symbol(), op_span, (at, Type::F32), other, span);
+        let default = self.infer.fallback(open);
+        self.mixed(op.symbol(), op_span, (at, default), other, span);
         None
     }
 
@@ -175,6 +168,12 @@ impl<'c> Lower<'c> {
         let (a, b) = if ordered { (a, b) } else { (b, a) };
         let (x, y) = (a.1, b.1);
         let message = format!("`{symbol}` mixes {x} and {y}");
+        if x == Type::Bool || y == Type::Bool {
+            let bool_side = self.span(if x == Type::Bool { a.0 } else { b.0 });
+            let help = format!("cast the bool: `({} as i32)`", self.text(bool_side));
+            self.report(Diagnostic::error(codes::MIXED_TYPES, op_span, message, format!("{x} {symbol} {y}")).help(help));
+            return;
+        }
         let (from, to) = match join_hint(x, y) {
             Some(to) if to == x => (b, to),
             Some(to) => (a, to),

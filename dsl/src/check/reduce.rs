@@ -2,7 +2,7 @@
 
 use super::codes;
 use super::expr::unparenthesized;
-use super::infer::Ty;
+use super::infer::{Kind, Ty};
 use super::lower::{Closed, Lower, Place};
 use super::visit;
 use crate::ast::{self, ExprKind as Ast};
@@ -58,7 +58,9 @@ impl Lower<'_> {
             self.warn_division(reducer, variables, body, e.span);
         }
         if let (true, Ty::Open(open)) = (widened && adds, self.ty(typed)) {
-            let _ = self.infer.bind(open, Type::F64);
+            if self.infer.kind(open) == Kind::Float {
+                let _ = self.infer.bind(open, Type::F64);
+            }
         }
         let parts = Parts { reducer, groups: self.groups(ranges), filter: condition.flatten(), body: typed, span: e.span };
         self.build(parts, body)

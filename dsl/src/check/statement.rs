@@ -200,13 +200,6 @@ impl Lower<'_> {
 
     fn left_subscript(&mut self, subscript: &ast::Subscript, op: Option<AccumulateOp>) -> Option<Subscript> {
         let index = self.index(&subscript.index, "a subscript");
-        if let Some(range) = &subscript.range {
-            let span = range.lo.span.to(range.hi.span);
-            let message = "a range stands only on the left side of a `let`";
-            let problem = Diagnostic::error(codes::BAD_RANGE, span, message, "a range");
-            self.report(problem.help("the variables of a result range over its dims"));
-            return None;
-        }
         let bounds = match (&subscript.rule, op) {
             (None, None) => Bounds::Proved,
             (None, Some(_)) => Bounds::Checked,
@@ -273,10 +266,19 @@ impl Lower<'_> {
         let mut ranged = Vec::new();
         let mut complete = true;
         for name in names {
+            let stated = subscripts.iter().filter(|subscript| is_name(&subscript.index, &name.text)).find_map(|s| s.range.as_ref());
+            let stated = stated.map(|range| self.left_range(range));
             let variable = self.new_variable(&name);
+            if let Some(ends) = stated {
+                match (variable, ends) {
+                    (Some(variable), Some((lo, hi))) => ranged.push(Ranged { variable, lo, hi }),
+                    _ => complete = false,
+                }
+                continue;
+            }
             let mut alone = Vec::new();
             for (axis, subscript) in subscripts.iter().enumerate() {
-                let is_alone = matches!(&unparenthesized(&subscript.index).kind, Ast::Name(text) if *text == name.text);
+                let is_alone = is_name(&subscript.index, &name.text);
                 if let (true, Some(array), None) = (is_alone, array, &subscript.rule) {
                     alone.push((array, axis, subscript.span));
                 }
@@ -390,13 +392,18 @@ impl Lower<'_> {
         complete.then_some(ranges)
     }
 
-    /// The extent of `i in 0..hi` on the left side of a `let`.
-    fn let_range(&mut self, range: &ast::Range) -> Option<ExprId> {
+    /// The ends of a range on a left side, made of dims and scalars.
+    fn left_range(&mut self, range: &ast::Range) -> Option<(ExprId, ExprId)> {
         let place = std::mem::replace(&mut self.place, super::lower::Place::Header);
         let ends = self.range_ends(range);
         self.place = place;
-        let (lo, hi) = ends?;
         self.settle();
+        ends
+    }
+
+    /// The extent of `i in 0..hi` on the left side of a `let`.
+    fn let_range(&mut self, range: &ast::Range) -> Option<ExprId> {
+        let (lo, hi) = self.left_range(range)?;
         if !self.is_zero(lo) {
             let message = "the range of a `let` starts at 0";
             let problem = Diagnostic::error(codes::BAD_RANGE, range.lo.span, message, "not 0");
@@ -405,6 +412,10 @@ impl Lower<'_> {
         }
         Some(self.not_negative(hi))
     }
+}
+
+fn is_name(e: &ast::Expr, name: &str) -> bool {
+    matches!(&unparenthesized(e).kind, Ast::Name(text) if text == name)
 }
 
 fn is_constant_name(name: &str) -> bool {

@@ -134,8 +134,16 @@ fn evaluate(
 }
 
 /// Looks for extents and index values that satisfy a scope and a kernel's conditions and put `index` outside of
-/// `0..extent`. Without an extent: that make `index` negative.
+/// `0..extent`. Without an extent: that make `index` negative. Prefers arrays that have elements.
 pub(crate) fn counterexample(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>) -> Option<Counterexample> {
+    let any = find(kernel, scope, index, extent, 0)?;
+    if any.extent > 0 || extent.is_none() {
+        return Some(any);
+    }
+    find(kernel, scope, index, extent, 1).or(Some(any))
+}
+
+fn find(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>, least: i128) -> Option<Counterexample> {
     let mut roots = vec![index];
     roots.extend(extent);
     for entry in scope {
@@ -164,7 +172,7 @@ pub(crate) fn counterexample(kernel: &Kernel, scope: &[Scope], index: ExprId, ex
             trial.dims = dims.iter().copied().zip(values.iter().copied()).collect();
             let holds = conditions.iter().all(|&condition| trial.value(condition) == Some(1))
                 && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0));
-            if !holds {
+            if !holds || extent.is_some_and(|extent| trial.value(extent).is_some_and(|extent| extent < least)) {
                 return trial.budget == 0;
             }
             trial.variables.clear();

@@ -39,8 +39,14 @@ pub(crate) struct Solver<'k> {
 impl<'k> Solver<'k> {
     /// The facts that hold wherever a kernel runs: its arrays' extents are not negative, its conditions hold.
     pub(crate) fn new(kernel: &'k Kernel, results: bool) -> Self {
+        Solver::with(Terms::new(kernel), results)
+    }
+
+    /// The same on terms that are set up already.
+    pub(crate) fn with(terms: Terms<'k>, results: bool) -> Self {
+        let kernel = terms.kernel;
         let mut solver = Solver {
-            terms: Terms::new(kernel),
+            terms,
             facts: Vec::new(),
             splits: Vec::new(),
             doubtful: Vec::new(),
@@ -207,6 +213,7 @@ impl<'k> Solver<'k> {
                 AtomKind::Quotient { .. } => self.pending.push(atom),
                 AtomKind::Max(a, b) => self.define_choice(atom, &a, &b, 1),
                 AtomKind::Min(a, b) => self.define_choice(atom, &a, &b, -1),
+                AtomKind::If(condition, a, b) => self.define_if(atom, condition, &a, &b),
                 _ => {}
             }
         }
@@ -230,6 +237,23 @@ impl<'k> Solver<'k> {
         if self.splits.len() < MAX_CONDITION {
             self.splits.push(vec![vec![under_a], vec![under_b]]);
         }
+    }
+
+    /// Where the condition holds the atom is the one, elsewhere the other.
+    fn define_if(&mut self, atom: Atom, condition: ExprId, a: &Poly, b: &Poly) {
+        let mut split: Split = Vec::new();
+        let mut risk = BTreeSet::new();
+        for (value, holds) in [(a, true), (b, false)] {
+            let atom = Poly::atom(atom);
+            let (Some(up), Some(down)) = (atom.plus(value, -1), value.plus(&atom, -1)) else { return };
+            let (risky, alternatives) = self.alternatives(condition, holds, 0).unwrap_or((BTreeSet::new(), vec![Vec::new()]));
+            risk.extend(risky);
+            split.extend(alternatives.into_iter().map(|mut facts| {
+                facts.extend([up.clone(), down.clone()]);
+                facts
+            }));
+        }
+        self.add(risk, split);
     }
 
     /// Quotients whose divisor is known to be positive get `n = q d + r` and the bounds of `r`.

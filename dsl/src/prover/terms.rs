@@ -25,6 +25,8 @@ pub(crate) enum AtomKind {
     },
     Max(Poly, Poly),
     Min(Poly, Poly),
+    /// The second where the first, a condition, holds; else the third.
+    If(ExprId, Poly, Poly),
     /// Anything else, by the first expression that is like it.
     Opaque(ExprId),
 }
@@ -57,6 +59,8 @@ pub(crate) struct Terms<'k> {
     first_alike: HashMap<ExprId, ExprId>,
     /// Variables whose range is known not to be bounded.
     pub(crate) wild: BTreeSet<VariableId>,
+    /// Whether quotients, choices and the like take what may wrap for an unknown number, instead of passing the risk on.
+    pub(crate) cautious: bool,
 }
 
 impl<'k> Terms<'k> {
@@ -69,6 +73,7 @@ impl<'k> Terms<'k> {
             alike: HashMap::new(),
             first_alike: HashMap::new(),
             wild: BTreeSet::new(),
+            cautious: false,
         }
     }
 
@@ -145,6 +150,12 @@ impl<'k> Terms<'k> {
         self.terms.get(&id).cloned()
     }
 
+    /// An operand of something that is not linear in it.
+    fn operand(&mut self, id: ExprId) -> Option<Term> {
+        let term = self.child(id)?;
+        Some(if self.cautious && !term.risky.is_empty() { self.opaque(id) } else { term })
+    }
+
     fn build(&mut self, id: ExprId) -> Term {
         let kernel = self.kernel;
         let expr = &kernel.exprs[id];
@@ -174,7 +185,8 @@ impl<'k> Terms<'k> {
                 self.arithmetic(&Term { poly: Poly::default(), risky: BTreeSet::new() }, &a, |zero, a| zero.plus(a, -1))
             }
             ExprKind::Binary(op, a, b) => {
-                let (a, b) = (self.child(*a)?, self.child(*b)?);
+                let linear = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Shl);
+                let (a, b) = if linear { (self.child(*a)?, self.child(*b)?) } else { (self.operand(*a)?, self.operand(*b)?) };
                 match op {
                     BinaryOp::Add => self.arithmetic(&a, &b, |a, b| a.plus(b, 1)),
                     BinaryOp::Sub => self.arithmetic(&a, &b, |a, b| a.plus(b, -1)),
@@ -195,8 +207,16 @@ impl<'k> Terms<'k> {
                     _ => None,
                 }
             }
+            ExprKind::If { condition, then, otherwise } => {
+                let (a, b) = (self.operand(*then)?, self.operand(*otherwise)?);
+                let risky = a.risky.union(&b.risky).copied().collect();
+                let bounded = self.bounded(&a.poly) && self.bounded(&b.poly);
+                let condition = self.first_alike.get(condition).copied().unwrap_or(*condition);
+                let atom = self.number(AtomKind::If(condition, a.poly, b.poly), bounded, None);
+                Some(Term { poly: Poly::atom(atom), risky })
+            }
             ExprKind::Builtin(builtin, arguments) => {
-                let terms = arguments.iter().map(|&argument| self.child(argument)).collect::<Option<Vec<_>>>()?;
+                let terms = arguments.iter().map(|&argument| self.operand(argument)).collect::<Option<Vec<_>>>()?;
                 self.builtin(*builtin, terms)
             }
             _ => None,
