@@ -1,0 +1,190 @@
+//! The project's own rules, checked: headers, sizes, where `unsafe` and panics may stand, and that documents name files that exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Files of more than 500 lines, and why.
+const LONG: &[(&str, &str)] = &[];
+
+/// Lines outside tests that may panic: a file, a piece of the line, and why no input, file or environment reaches it.
+const PANICS: &[(&str, &str, &str)] = &[];
+
+fn root() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
+/// Files that git knows or would add, with their texts.
+fn files(ending: &str) -> Vec<(String, String)> {
+    let listed = Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root()).output();
+    let listed = String::from_utf8(listed.expect("git").stdout).expect("names in UTF-8");
+    let names: BTreeSet<&str> = listed.lines().filter(|name| name.ends_with(ending)).collect();
+    let read = |name: &str| Some((name.to_owned(), fs::read_to_string(root().join(name)).ok()?));
+    let found: Vec<_> = names.into_iter().filter_map(read).collect();
+    assert!(!found.is_empty(), "git lists no {ending} files");
+    found
+}
+
+fn is_test(name: &str) -> bool {
+    Path::new(name).components().any(|part| ["tests", "benches", "examples", "xtask"].iter().any(|folder| part.as_os_str() == *folder))
+}
+
+/// The text without its unit tests: those stand last in a file, or in files of their own.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or(text)
+}
+
+fn report(faults: Vec<String>) {
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn files_say_what_they_are() {
+    let faults = files(".rs").into_iter().filter(|(_, text)| !text.starts_with("//!"));
+    report(faults.map(|(name, _)| format!("{name}: does not start with //!")).collect());
+}
+
+#[test]
+fn files_are_not_long() {
+    let mut faults = Vec::new();
+    for (name, text) in files(".rs") {
+        let lines = text.lines().count();
+        let listed = LONG.iter().any(|(long, _)| *long == name);
+        match (lines > 500, listed) {
+            (true, false) => faults.push(format!("{name}: {lines} lines; split it, or list it in tests/tidy.rs with a reason")),
+            (false, true) => faults.push(format!("{name}: {lines} lines; take it off the list in tests/tidy.rs")),
+            _ => {}
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn unsafe_code_is_in_runtime_only() {
+    let mut faults = Vec::new();
+    for (name, text) in files(".rs") {
+        if name.starts_with("runtime/") || name == "tests/tidy.rs" {
+            continue;
+        }
+        for (number, line) in (1..).zip(text.lines()) {
+            let code = line.split("//").next().unwrap_or("");
+            if ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"].iter().any(|word| code.contains(word)) {
+                faults.push(format!("{name}:{number}: unsafe"));
+            }
+        }
+    }
+    // The crates forbid it by the workspace's lints; only runtime has lints of its own.
+    for (name, text) in files("Cargo.toml") {
+        let inherits = text.contains("[lints]\nworkspace = true");
+        if !inherits && name != "runtime/Cargo.toml" {
+            faults.push(format!("{name}: does not take the workspace's lints"));
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn nothing_panics_outside_tests() {
+    let words = [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!(", "unreachable!("];
+    let mut faults = Vec::new();
+    let mut used = BTreeSet::new();
+    for (name, text) in files(".rs") {
+        if is_test(&name) || name.ends_with("/tests.rs") {
+            continue;
+        }
+        for (number, line) in (1..).zip(without_tests(&text).lines()) {
+            if line.trim_start().starts_with("//") || !words.iter().any(|word| line.contains(word)) {
+                continue;
+            }
+            match PANICS.iter().position(|(file, piece, _)| *file == name && line.contains(piece)) {
+                Some(entry) => drop(used.insert(entry)),
+                None => faults.push(format!("{name}:{number}: {}", line.trim())),
+            }
+        }
+    }
+    faults.extend(PANICS.iter().enumerate().filter(|(entry, _)| !used.contains(entry)).map(|(_, (file, piece, _))| {
+        format!("{file}: `{piece}` is not there any more; take it off the list in tests/tidy.rs")
+    }));
+    report(faults);
+}
+
+/// Files and folders that a document names: words in backticks with a `/` or a known ending, and link targets.
+fn named_paths(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let endings = [".rs", ".md", ".gk", ".toml", ".pest", ".cuh", ".snap"];
+    let mut fenced = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        let quoted = line.split('`').skip(1).step_by(2);
+        let linked = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for word in quoted.chain(linked) {
+            let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+            let path = word.contains('/') || endings.iter().any(|ending| word.ends_with(ending));
+            // NAME and nnnn stand for something.
+            let pattern = word.contains("NAME") || word.contains("nnnn") || word.contains("STAGE");
+            if plain && path && !pattern && !word.is_empty() && !word.starts_with(['/', '-']) && !word.contains("://") {
+                found.push(word.trim_end_matches('/').to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn documents_name_what_exists() {
+    let mut faults = Vec::new();
+    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/language.md"];
+    for document in documents {
+        let text = fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
+        for path in named_paths(&text) {
+            // Places that a build makes.
+            if path.starts_with("target") {
+                continue;
+            }
+            let beside = Path::new(document).parent().unwrap_or(Path::new("")).join(&path);
+            if !root().join(&path).exists() && !root().join(beside).exists() {
+                faults.push(format!("{document}: `{path}` does not exist"));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn code_names_documents_that_exist() {
+    let mut faults = Vec::new();
+    for (name, text) in files(".rs").into_iter().chain(files(".cuh")).chain(files(".gk")) {
+        for (number, line) in (1..).zip(text.lines()) {
+            for piece in line.split("docs/").skip(1) {
+                let end = piece.find(|c: char| !(c.is_ascii_alphanumeric() || "._-/".contains(c))).unwrap_or(piece.len());
+                let path = format!("docs/{}", piece[..end].trim_end_matches('.'));
+                if path.ends_with(".md") && !root().join(&path).is_file() {
+                    faults.push(format!("{name}:{number}: {path} does not exist"));
+                }
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn one_wheel_of_nvrtc_is_named() {
+    let wheel = |file: &str| {
+        let text = fs::read_to_string(root().join(file)).expect(file);
+        text.split('"').find(|piece| piece.starts_with("nvidia-cuda-nvrtc==")).map(str::to_owned)
+    };
+    assert_eq!(wheel("cli/src/commands/setup.rs"), wheel("xtask/src/nvrtc.rs"));
+}
+
+#[test]
+fn examples_say_how_they_are_run() {
+    for (name, text) in files(".gk").into_iter().filter(|(name, _)| name.starts_with("examples/")) {
+        assert!(text.contains(&format!("//   gpukc run {name} ")), "{name}: no command that runs it");
+    }
+}
