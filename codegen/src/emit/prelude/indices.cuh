@@ -1,0 +1,50 @@
+// The nearest index within an extent.
+template <class T> __device__ __forceinline__ T clamp_index(T index, T extent) {
+    return index < 0 ? 0 : index < extent ? index : extent - 1;
+}
+
+// The index modulo an extent.
+template <class T> __device__ __forceinline__ T wrap_index(T index, T extent) {
+    T rest = index % extent;
+    return rest < 0 ? rest + extent : rest;
+}
+
+// The index reflected at both ends of an extent, the edge not repeated: 2 1 | 0 1 2 3 | 2 1.
+template <class T> __device__ __forceinline__ T mirror_index(T index, T extent) {
+    T last = extent - 1;
+    if (last == 0) return 0;
+    T turn = index / last, rest = index % last;
+    if (rest < 0) {
+        turn -= 1;
+        rest += last;
+    }
+    return turn % 2 == 0 ? rest : last - rest;
+}
+
+// The index reflected at both ends of an extent, the edge repeated: 1 0 | 0 1 2 3 | 3 2.
+template <class T> __device__ __forceinline__ T symmetric_index(T index, T extent) {
+    T turn = index / extent, rest = index % extent;
+    if (rest < 0) {
+        turn -= 1;
+        rest += extent;
+    }
+    return turn % 2 == 0 ? rest : extent - 1 - rest;
+}
+
+// Whether an index is within an extent. The first that is not is reported: {1, site, index, extent}.
+__device__ __forceinline__ bool index_ok(
+    long long index, long long extent, unsigned int site, unsigned long long* report
+) {
+    if (0 <= index && index < extent) return true;
+    if (atomicCAS(&report[0], 0ull, 1ull) == 0) {
+        report[1] = site;
+        report[2] = (unsigned long long)index;
+        report[3] = (unsigned long long)extent;
+    }
+    return false;
+}
+
+// Whether a pointer is a multiple of this many bytes, a power of two.
+__device__ __forceinline__ bool is_aligned(const void* pointer, int bytes) {
+    return ((unsigned long long)pointer & (unsigned int)(bytes - 1)) == 0;
+}

@@ -1,0 +1,240 @@
+// How two partial results combine. Sums and products of integers wrap.
+struct Sum {
+    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+    __device__ __forceinline__ double operator()(double a, double b) const { return a + b; }
+    template <class T> __device__ __forceinline__ T operator()(T a, T b) const {
+        return (T)((unsigned long long)a + (unsigned long long)b);
+    }
+};
+
+struct Product {
+    __device__ __forceinline__ float operator()(float a, float b) const { return a * b; }
+    __device__ __forceinline__ double operator()(double a, double b) const { return a * b; }
+    template <class T> __device__ __forceinline__ T operator()(T a, T b) const {
+        return (T)((unsigned long long)a * (unsigned long long)b);
+    }
+};
+
+struct Minimum {
+    template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return minimum(a, b); }
+};
+
+struct Maximum {
+    template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return maximum(a, b); }
+};
+
+struct MinimumF16 {
+    __device__ __forceinline__ f16 operator()(f16 a, f16 b) const { return minimum_f16(a, b); }
+};
+
+struct MaximumF16 {
+    __device__ __forceinline__ f16 operator()(f16 a, f16 b) const { return maximum_f16(a, b); }
+};
+
+struct MinimumBf16 {
+    __device__ __forceinline__ bf16 operator()(bf16 a, bf16 b) const { return minimum_bf16(a, b); }
+};
+
+struct MaximumBf16 {
+    __device__ __forceinline__ bf16 operator()(bf16 a, bf16 b) const { return maximum_bf16(a, b); }
+};
+
+struct Any {
+    __device__ __forceinline__ bool operator()(bool a, bool b) const { return a || b; }
+};
+
+struct All {
+    __device__ __forceinline__ bool operator()(bool a, bool b) const { return a && b; }
+};
+
+// The best value so far and where it stands; index -1 while there is none.
+template <class T> struct Best {
+    T value;
+    long long index;
+};
+
+template <class T> __device__ __forceinline__ Best<T> best(T value, long long index) {
+    return Best<T>{value, index};
+}
+
+template <class T> __device__ __forceinline__ Best<T> nothing(T any) {
+    return Best<T>{any, -1};
+}
+
+template <class T> __device__ __forceinline__ long long index_of(Best<T> best) {
+    return best.index;
+}
+
+// Whether a stands before b by all but its value: b is nothing, or a is the only NaN; among equals, the smaller index.
+// better: a's value beats b's.
+template <class T> __device__ __forceinline__ bool precedes(Best<T> a, Best<T> b, bool better) {
+    bool a_is_number = a.value == a.value, b_is_number = b.value == b.value;
+    if (a.index < 0 || b.index < 0) return b.index < 0;
+    if (a_is_number != b_is_number) return b_is_number;
+    return better || ((a.value == b.value || !a_is_number) && a.index < b.index);
+}
+
+// The better of two: the first NaN if there is one, else the best value, of equal ones the first.
+struct FirstMinimum {
+    template <class T> __device__ __forceinline__ Best<T> operator()(Best<T> a, Best<T> b) const {
+        return precedes(a, b, a.value < b.value) ? a : b;
+    }
+};
+
+struct FirstMaximum {
+    template <class T> __device__ __forceinline__ Best<T> operator()(Best<T> a, Best<T> b) const {
+        return precedes(a, b, a.value > b.value) ? a : b;
+    }
+};
+
+// The value that the lane at the exclusive-or of lane number and distance holds. The whole warp takes part.
+template <class T> __device__ __forceinline__ T shuffle_xor(T x, int distance) {
+    return (T)__shfl_xor_sync(0xffffffffu, x, distance);
+}
+
+template <class T> __device__ __forceinline__ Best<T> shuffle_xor(Best<T> x, int distance) {
+    return Best<T>{shuffle_xor(x.value, distance), shuffle_xor(x.index, distance)};
+}
+
+// Combines the values of each LANES neighbouring lanes, neighbours first; all of them receive the result.
+template <int LANES, class T, class Combine> __device__ __forceinline__ T butterfly(T x, Combine combine) {
+#pragma unroll
+    for (int distance = 1; distance < LANES; distance *= 2) {
+        x = combine(x, shuffle_xor(x, distance));
+    }
+    return x;
+}
+
+// One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in turn, then
+// neighbours combine, neighbours among those, and so on. The accumulators are visited one after the other; pending
+// holds the subtrees that wait for a right neighbour, as the bits of a binary counter do.
+template <class T, class Combine, class Step>
+__device__ __forceinline__ T canonical_block(int count, T identity, Combine combine, Step step) {
+    T pending[8];
+    int accumulators = count < 128 ? count : 128;
+    for (int a = 0; a < accumulators; a++) {
+        T value = identity;
+        for (int term = a; term < count; term += 128) {
+            value = step(value, term);
+        }
+        bool carry = true;
+#pragma unroll
+        for (int level = 0; level < 8; level++) {
+            bool waiting = (a >> level & 1) != 0;
+            if (carry && waiting) value = combine(pending[level], value);
+            if (carry && !waiting) pending[level] = value;
+            carry = carry && waiting;
+        }
+    }
+    if (accumulators == 128) return pending[7];
+    // The accumulators that are left out hold the identity.
+    T result = identity;
+#pragma unroll
+    for (int level = 0; level < 7; level++) {
+        if ((accumulators >> level & 1) != 0) result = combine(pending[level], result);
+    }
+    return result;
+}
+
+// One thread reduces up to 4096^LEVELS terms in the canonical order: the values of blocks of 4096 terms are the terms of
+// a reduction in the same order. step takes a term into an accumulator.
+template <int LEVELS, class T, class Combine, class Step>
+__device__ __forceinline__ T canonical(long long count, T identity, Combine combine, Step step) {
+    if constexpr (LEVELS == 1) {
+        return canonical_block((int)count, identity, combine, step);
+    } else {
+        long long blocks = (count + 4095) / 4096;
+        T value = identity;
+        auto take_block = [&](T accumulator, long long block) {
+            long long first = 4096 * block, rest = count - first;
+            auto take_term = [&](T partial, long long term) { return step(partial, first + term); };
+            value = canonical_block(rest < 4096 ? (int)rest : 4096, identity, combine, take_term);
+            return combine(accumulator, value);
+        };
+        T result = canonical<LEVELS - 1>(blocks, identity, combine, take_block);
+        return blocks > 1 ? result : value;
+    }
+}
+
+// One thread reduces terms in runs: each run ascends with one accumulator; the runs, at most 4096^LEVELS, combine in the
+// canonical order.
+template <int LEVELS, class T, class Combine, class Step>
+__device__ __forceinline__ T ascending_runs(long long count, long long run, T identity, Combine combine, Step step) {
+    auto take_run = [&](T accumulator, long long number) {
+        long long first = run * number, end = first + run < count ? first + run : count;
+        T partial = identity;
+        for (long long term = first; term < end; term++) {
+            partial = step(partial, term);
+        }
+        return combine(accumulator, partial);
+    };
+    return canonical<LEVELS>((count + run - 1) / run, identity, combine, take_run);
+}
+
+// The length of a run that makes about as many runs as are wanted.
+__device__ __forceinline__ long long run_length(long long terms, long long wanted_runs) {
+    long long even = 128 * ((terms + 128 * wanted_runs - 1) / (128 * wanted_runs));
+    return even < 512 ? 512 : even < 16384 ? even : 16384;
+}
+
+// A row of up to 4096^3 terms, reduced in the canonical order by a thread block. The values of blocks of 4096 terms are the
+// terms of the second level, and those of its blocks the terms of the third. A lane holds four neighbouring accumulators of
+// each; all warps hold the same.
+template <class T> struct CanonicalLevels {
+    T identity;
+    T second[4], third[4];
+    T only;            // the value of the first block of the highest level that has one
+    long long blocks;  // taken so far
+};
+
+template <class T> using CanonicalLevelsOfBest = CanonicalLevels<Best<T>>;
+
+template <class T> __device__ __forceinline__ CanonicalLevels<T> start_levels(T identity) {
+    return CanonicalLevels<T>{
+        identity, {identity, identity, identity, identity}, {identity, identity, identity, identity}, identity, 0
+    };
+}
+
+// Ends a block of the second level: its value is a term of the third.
+template <class T, class Combine>
+__device__ __forceinline__ void end_second_level(CanonicalLevels<T>& levels, Combine combine) {
+    int lane = (int)threadIdx.x % 32;
+    long long term = (levels.blocks - 1) / 4096;
+    T lower = combine(levels.second[0], levels.second[1]), upper = combine(levels.second[2], levels.second[3]);
+    T value = butterfly<32>(combine(lower, upper), combine);
+    if (term == 0) levels.only = value;
+#pragma unroll
+    for (int part = 0; part < 4; part++) {
+        if (term % 128 == 4 * lane + part) levels.third[part] = combine(levels.third[part], value);
+        levels.second[part] = levels.identity;
+    }
+}
+
+// Takes the values of further blocks, each in four parts, one from each warp of the 128 threads that reduced it. All
+// threads call it with the same count, a multiple of 128 that divides 4096, or at the end with what is left.
+template <class T, class Combine>
+__device__ __forceinline__ void take_blocks(CanonicalLevels<T>& levels, const T* parts, int count, Combine combine) {
+    int lane = (int)threadIdx.x % 32;
+    auto value = [&](int block) {
+        const T* part = &parts[4 * block];
+        return combine(combine(part[0], part[1]), combine(part[2], part[3]));
+    };
+    if (levels.blocks == 0 && count > 0) levels.only = value(0);
+    for (int first = 4 * lane; first < count; first += 128) {
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+            if (first + part < count) levels.second[part] = combine(levels.second[part], value(first + part));
+        }
+    }
+    levels.blocks += count;
+    if (levels.blocks % 4096 == 0 && count > 0) end_second_level(levels, combine);
+}
+
+// The value of the row, in every thread.
+template <class T, class Combine>
+__device__ __forceinline__ T finish_levels(CanonicalLevels<T>& levels, Combine combine) {
+    if (levels.blocks > 1 && levels.blocks % 4096 != 0) end_second_level(levels, combine);
+    if (levels.blocks <= 4096) return levels.only;
+    T lower = combine(levels.third[0], levels.third[1]), upper = combine(levels.third[2], levels.third[3]);
+    return butterfly<32>(combine(lower, upper), combine);
+}

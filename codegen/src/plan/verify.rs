@@ -1,0 +1,167 @@
+//! The invariants of plans, one function each.
+
+mod names;
+mod uniform;
+
+use std::collections::HashSet;
+
+use crate::emit::scope::root;
+use crate::error::Error;
+use crate::kernel::Argument;
+use crate::plan::{CudaType, Expr, Launch, Node, ParameterType, Plan, Unroll, walk_nodes};
+
+/// Static shared memory that every architecture grants a block.
+const SHARED_BYTES: usize = 48 * 1024;
+
+/// Checks every invariant; the first that is broken is a bug of ours.
+pub fn verify(plan: &Plan) -> Result<(), Error> {
+    entries_are_unique(plan)?;
+    references_exist(plan)?;
+    for launch in &plan.launches {
+        let checks = [
+            blocks_are_legal,
+            names_are_declared,
+            assignments_are_allowed,
+            barriers_are_uniform,
+            shared_memory_fits,
+            full_unrolling_is_possible,
+        ];
+        for check in checks {
+            check(launch).map_err(|problem| Error::Bug(format!("{}: {problem}", launch.entry)))?;
+        }
+    }
+    Ok(())
+}
+
+type Check = Result<(), String>;
+
+/// 1. Entries have names of their own.
+fn entries_are_unique(plan: &Plan) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    match plan.launches.iter().find(|launch| !seen.insert(&launch.entry)) {
+        Some(launch) => Err(Error::Bug(format!("two launches are called {}", launch.entry))),
+        None => Ok(()),
+    }
+}
+
+/// 2. Scratch memories and checked places that are referred to exist.
+fn references_exist(plan: &Plan) -> Result<(), Error> {
+    for launch in &plan.launches {
+        for parameter in &launch.parameters {
+            if matches!(parameter.argument, Argument::Scratch(index) if index >= plan.scratch.len()) {
+                return Err(Error::Bug(format!("{}: no scratch memory for {}", launch.entry, parameter.name)));
+            }
+        }
+        let mut bad = None;
+        walk_nodes(&launch.body, &mut |expr| {
+            if let Expr::Call(function, arguments) = expr {
+                if let ("index_ok", Some(Expr::Int(site, _))) = (function.as_str(), arguments.get(2)) {
+                    bad = bad.or((*site < 0 || *site >= plan.sites.len() as i128).then_some(*site));
+                }
+            }
+        });
+        if let Some(site) = bad {
+            return Err(Error::Bug(format!("{}: no place has the number {site}", launch.entry)));
+        }
+    }
+    Ok(())
+}
+
+/// 3. A block has 1 to 1024 threads, within the limits of each direction.
+fn blocks_are_legal(launch: &Launch) -> Check {
+    let threads: u64 = launch.block.iter().map(|extent| u64::from(*extent)).product();
+    let within = launch.block.iter().zip([1024, 1024, 64]).all(|(extent, limit)| (1..=limit).contains(extent));
+    if !within || threads > 1024 {
+        return Err(format!("a block of {:?} threads", launch.block));
+    }
+    match launch.resident {
+        Some(blocks) if blocks == 0 || u64::from(blocks) * threads > 2048 => Err(format!("{blocks} resident blocks")),
+        _ => Ok(()),
+    }
+}
+
+/// 4. Every name is declared before use, and once per scope.
+fn names_are_declared(launch: &Launch) -> Check {
+    names::check(launch)
+}
+
+/// 5. What is assigned to is a variable, an array's element or an output's.
+fn assignments_are_allowed(launch: &Launch) -> Check {
+    let mut writable: HashSet<&str> = HashSet::new();
+    for parameter in &launch.parameters {
+        if matches!(parameter.ty, ParameterType::Output(_)) {
+            writable.insert(&parameter.name);
+        }
+    }
+    let mut problem = None;
+    walk_statements(&launch.body, &mut |node| match node {
+        Node::Declare { name, mutable: true, .. } | Node::Array { name, .. } => drop(writable.insert(name)),
+        Node::Assign(place, _) if !root(place).is_some_and(|name| writable.contains(name)) => {
+            problem.get_or_insert(format!("{} is assigned to", root(place).unwrap_or("what is no place")));
+        }
+        _ => {}
+    });
+    problem.map_or(Ok(()), Err)
+}
+
+/// 6. All threads of a block reach the same barriers: none stands in a reduction, none where the thread decides whether or how
+///    often it is reached, and none after a return that only some threads take.
+fn barriers_are_uniform(launch: &Launch) -> Check {
+    uniform::check(launch)
+}
+
+/// 7. Shared memory fits.
+fn shared_memory_fits(launch: &Launch) -> Check {
+    let mut bytes = 0_usize;
+    walk_statements(&launch.body, &mut |node| {
+        if let Node::Array { ty, extents, shared: true, .. } = node {
+            let elements = extents.iter().fold(1_usize, |product, extent| product.saturating_mul(*extent as usize));
+            let size = elements.saturating_mul(size_of(ty));
+            bytes = bytes.saturating_add(size.saturating_add(15) / 16 * 16);
+        }
+    });
+    if bytes > SHARED_BYTES { Err(format!("{bytes} bytes of shared memory")) } else { Ok(()) }
+}
+
+/// 8. A loop that is unrolled completely has a constant trip count, and no loop stands still.
+fn full_unrolling_is_possible(launch: &Launch) -> Check {
+    let mut problem = None;
+    walk_statements(&launch.body, &mut |node| {
+        if let Node::For { variable, lo, hi, step, unroll, .. } = node {
+            let constant = [lo, hi, step].iter().all(|bound| bound.constant().is_some());
+            if *unroll == Unroll::Full && !constant {
+                problem.get_or_insert(format!("the loop over {variable} can't be unrolled completely"));
+            }
+            if step.constant().is_some_and(|step| step <= 0) || *unroll == Unroll::By(0) {
+                problem.get_or_insert(format!("the loop over {variable} has no legal step"));
+            }
+        }
+    });
+    problem.map_or(Ok(()), Err)
+}
+
+fn size_of(ty: &CudaType) -> usize {
+    match ty {
+        CudaType::Element(ty) => ty.size(),
+        CudaType::Pack(ty, lanes) => ty.size() * *lanes as usize,
+        CudaType::Best(_) => 16,
+        CudaType::Class(_, ty) => 12 * ty.size().max(8),
+    }
+}
+
+/// Visits every statement, outer ones first.
+fn walk_statements<'a>(nodes: &'a [Node], visit: &mut impl FnMut(&'a Node)) {
+    for node in nodes {
+        visit(node);
+        match node {
+            Node::For { body, .. } | Node::While(_, body) | Node::Scope(body) | Node::Reduce { body, .. } => {
+                walk_statements(body, visit);
+            }
+            Node::If { then, otherwise, .. } => {
+                walk_statements(then, visit);
+                walk_statements(otherwise, visit);
+            }
+            _ => {}
+        }
+    }
+}
