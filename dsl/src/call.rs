@@ -76,12 +76,7 @@ impl std::error::Error for CallError {}
 
 /// Binds a call: `arguments` in the order of the kernel's parameters.
 pub fn bind(kernel: &Kernel, arguments: &[CallArgument]) -> Result<Bindings, CallError> {
-    let fail = |message: String, span: Option<Span>| CallError {
-        kernel: kernel.name.clone(),
-        message,
-        fallback: String::new(),
-        span,
-    };
+    let fail = |message: String, span: Option<Span>| CallError { kernel: kernel.name.clone(), message, fallback: String::new(), span };
     if arguments.len() != kernel.parameters.len() {
         let message = format!("{} arguments were given, {} are needed", arguments.len(), kernel.parameters.len());
         return Err(fail(message, None));
@@ -176,12 +171,7 @@ pub fn bind(kernel: &Kernel, arguments: &[CallArgument]) -> Result<Bindings, Cal
         let bytes = extents.iter().try_fold(array.element.size() as i64, |bytes, &extent| bytes.checked_mul(extent));
         if bytes.is_none() && !extents.contains(&0) {
             let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
-            let message = format!(
-                "{}: {}[{}] is too large: its bytes exceed 2^63",
-                array.name,
-                array.element,
-                extents.join(", ")
-            );
+            let message = format!("{}: {}[{}] is too large: its bytes exceed 2^63", array.name, array.element, extents.join(", "));
             return Err(fail(message, Some(array.span)));
         }
     }
@@ -242,16 +232,13 @@ fn failed(kernel: &Kernel, bindings: &Bindings, condition: &Condition) -> CallEr
             let values = values(kernel, bindings, condition.holds);
             error(format!("`{text}` does not hold: {values}"), "")
         }
-        ConditionReason::NotNegative(array, axis, extent) => {
-            negative(kernel, bindings, *array, *axis, *extent, condition.span)
-        }
+        ConditionReason::NotNegative(array, axis, extent) => negative(kernel, bindings, *array, *axis, *extent, condition.span),
         ConditionReason::InRange(array, axis, index) => {
             let name = &kernel.arrays[*array].name;
             let rank = kernel.arrays[*array].rank();
             let extent = bindings.extents[array.index()].get(*axis).copied().unwrap_or(0);
             let value = integer(kernel, bindings, *index);
-            let element: Vec<String> =
-                (0..rank).map(|at| if at == *axis { value.to_string() } else { "_".to_string() }).collect();
+            let element: Vec<String> = (0..rank).map(|at| if at == *axis { value.to_string() } else { "_".to_string() }).collect();
             let on = if rank > 1 { format!(" on axis {axis}") } else { String::new() };
             let message = format!("{{code}} reads {name}[{}], extent {extent}{on}", element.join(", "));
             error(message, name)
@@ -318,12 +305,7 @@ fn unparse(kernel: &Kernel, expr: ExprId) -> String {
                 (format!("{} {} {}", go(kernel, *a, own), op.symbol(), go(kernel, *b, own + 1)), own)
             }
             ExprKind::If { condition, then, otherwise } => (
-                format!(
-                    "if {} {{ {} }} else {{ {} }}",
-                    go(kernel, *condition, 0),
-                    go(kernel, *then, 0),
-                    go(kernel, *otherwise, 0)
-                ),
+                format!("if {} {{ {} }} else {{ {} }}", go(kernel, *condition, 0), go(kernel, *then, 0), go(kernel, *otherwise, 0)),
                 0,
             ),
             ExprKind::Builtin(builtin, arguments) => {
@@ -512,9 +494,7 @@ fn call(builtin: Builtin, ty: Type, arguments: &[Literal]) -> Option<Literal> {
             ModFloor => wrap(ty, a - b * (a.div_euclid(b) - i128::from(b < 0 && a.rem_euclid(b) != 0))),
             _ => return None,
         })),
-        [Literal::Int(a), Literal::Int(lo), Literal::Int(hi)] if builtin == Clamp => {
-            Some(Literal::Int(a.max(lo).min(hi)))
-        }
+        [Literal::Int(a), Literal::Int(lo), Literal::Int(hi)] if builtin == Clamp => Some(Literal::Int(a.max(lo).min(hi))),
         [Literal::Float(a)] => Some(match builtin {
             Abs => Literal::Float(a.abs()),
             Sign if a.is_nan() || a == 0.0 => Literal::Float(a),
