@@ -5,7 +5,8 @@
 //! without a comment belongs to the family of the piece before, whose comment serves them all.
 //!
 //! A text needs the pieces that define a name it mentions, and what these need. Of overloads on `float`, `double` and
-//! `Best` it needs those whose type it mentions: a kernel without doubles has no helper for doubles.
+//! `Best` it needs those whose type it mentions, or the heads of its pieces do: a kernel without doubles has no helper for
+//! doubles.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -106,7 +107,8 @@ fn parse(comment: &'static str, code: &'static str, declarations: &[&str]) -> Pi
     let overloaded = declarations.iter().filter(|name| names.first() == Some(name)).count() > names.len();
     let words: Vec<&str> = identifiers(head).collect();
     let selectors = SELECTORS.into_iter().filter(|selector| overloaded && words.contains(selector)).collect();
-    Piece { comment, code, mentions: identifiers(code).collect(), names, selectors }
+    let mentions = identifiers(code).filter(|word| !SELECTORS.contains(word) || words.contains(word) || names.contains(word));
+    Piece { comment, code, mentions: mentions.collect(), names, selectors }
 }
 
 /// The name that an unindented line declares, if it is the head of a declaration.

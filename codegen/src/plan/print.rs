@@ -88,6 +88,19 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
+    fn branch(&mut self, prefix: &str, condition: &Expr, then: &[Node], otherwise: &[Node]) -> fmt::Result {
+        self.line(&format!("{prefix}if {}", self.spell(condition)))?;
+        self.block(&[], then)?;
+        match otherwise {
+            [] => Ok(()),
+            [Node::If { condition, then, otherwise }] => self.branch("else ", condition, then, otherwise),
+            _ => {
+                self.line("else")?;
+                self.block(&[], otherwise)
+            }
+        }
+    }
+
     fn node(&mut self, node: &Node) -> fmt::Result {
         match node {
             Node::Comment(_) => Ok(()),
@@ -125,15 +138,7 @@ impl<W: Write> Printer<'_, W> {
                 self.line(&format!("while {}", self.spell(condition)))?;
                 self.block(&[], body)
             }
-            Node::If { condition, then, otherwise } => {
-                self.line(&format!("if {}", self.spell(condition)))?;
-                self.block(&[], then)?;
-                if otherwise.is_empty() {
-                    return Ok(());
-                }
-                self.line("else")?;
-                self.block(&[], otherwise)
-            }
+            Node::If { condition, then, otherwise } => self.branch("", condition, then, otherwise),
             Node::Barrier => self.line("barrier"),
             Node::Return(None) => self.line("return"),
             Node::Return(Some(value)) => self.line(&format!("return {}", self.spell(value))),
@@ -142,11 +147,10 @@ impl<W: Write> Printer<'_, W> {
                 self.line(&text)
             }
             Node::Reduce { name, ty, helper, arguments, accumulator, term, body, value } => {
-                let arguments = self.list(arguments);
-                self.line(&format!("let {name}: {} = reduce {helper}({arguments})", type_name(ty)))?;
+                let head = format!("let {name}: {} = {helper}({})", type_name(ty), self.list(arguments));
+                self.line(&format!("{head} of {accumulator}, {term}"))?;
                 let long = CudaType::Element(gpukc_dsl::types::Type::I64);
                 let next = Node::Return(Some(value.clone()));
-                self.line(&format!("  of {accumulator}, {term}"))?;
                 let nodes: Vec<Node> = body.iter().cloned().chain([next]).collect();
                 self.block(&[(accumulator, ty), (term, &long)], &nodes)?;
                 self.scope.declare(name, ty);

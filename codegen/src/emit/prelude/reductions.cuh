@@ -98,7 +98,7 @@ template <class T> __device__ __forceinline__ Best<T> shuffle_xor(Best<T> x, int
 
 // Combines the values of each LANES neighbouring lanes, neighbours first; all of them receive the result.
 template <int LANES, class T, class Combine> __device__ __forceinline__ T butterfly(T x, Combine combine) {
-#pragma unroll
+    #pragma unroll
     for (int distance = 1; distance < LANES; distance *= 2) {
         x = combine(x, shuffle_xor(x, distance));
     }
@@ -118,7 +118,7 @@ __device__ __forceinline__ T canonical_block(int count, T identity, Combine comb
             value = step(value, term);
         }
         bool carry = true;
-#pragma unroll
+        #pragma unroll
         for (int level = 0; level < 8; level++) {
             bool waiting = (a >> level & 1) != 0;
             if (carry && waiting) value = combine(pending[level], value);
@@ -129,7 +129,7 @@ __device__ __forceinline__ T canonical_block(int count, T identity, Combine comb
     if (accumulators == 128) return pending[7];
     // The accumulators that are left out hold the identity.
     T result = identity;
-#pragma unroll
+    #pragma unroll
     for (int level = 0; level < 7; level++) {
         if ((accumulators >> level & 1) != 0) result = combine(pending[level], result);
     }
@@ -203,7 +203,7 @@ __device__ __forceinline__ void end_second_level(CanonicalLevels<T>& levels, Com
     T lower = combine(levels.second[0], levels.second[1]), upper = combine(levels.second[2], levels.second[3]);
     T value = butterfly<32>(combine(lower, upper), combine);
     if (term == 0) levels.only = value;
-#pragma unroll
+    #pragma unroll
     for (int part = 0; part < 4; part++) {
         if (term % 128 == 4 * lane + part) levels.third[part] = combine(levels.third[part], value);
         levels.second[part] = levels.identity;
@@ -221,7 +221,7 @@ __device__ __forceinline__ void take_blocks(CanonicalLevels<T>& levels, const T*
     };
     if (levels.blocks == 0 && count > 0) levels.only = value(0);
     for (int first = 4 * lane; first < count; first += 128) {
-#pragma unroll
+        #pragma unroll
         for (int part = 0; part < 4; part++) {
             if (first + part < count) levels.second[part] = combine(levels.second[part], value(first + part));
         }
