@@ -50,6 +50,7 @@ fn has_errors(problems: &[Diagnostic]) -> bool {
 
 /// Checks a text.
 pub fn check(source: &Source) -> Checked {
+    crate::prover::effort::start();
     let (file, mut problems) = parser::parse(source);
     let mut program = Program::default();
     if !has_errors(&problems) {

@@ -5,6 +5,9 @@
 //! comparisons, `&&`, `||`, `!`. Whatever else occurs (reads, calls, narrow arithmetic) counts as an unknown value, equal to
 //! itself. Arithmetic on 64-bit scalars and data may wrap, so facts and goals that do it count only where both are bounded.
 
+pub(crate) mod effort;
+#[cfg(test)]
+mod fuzz;
 mod poly;
 mod progression;
 mod search;
@@ -53,6 +56,7 @@ fn enter<'k>(mut solver: Solver<'k>, scope: &[Scope]) -> Solver<'k> {
 
 /// Whether a subscript lies in its array wherever it is evaluated.
 pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: ExprId) -> bool {
+    effort::question();
     let plain = scope.iter().any(|entry| match entry {
         Scope::Range(ranged) => {
             let zero = matches!(kernel.exprs[ranged.lo].kind, crate::program::ExprKind::Literal(crate::program::Literal::Int(value)) if value >= 0);
@@ -78,6 +82,7 @@ pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: 
 
 /// Whether an extent is at least 0 at every call. Counts on the conditions and the parameters alone.
 pub(crate) fn not_negative(kernel: &Kernel, extent: ExprId) -> bool {
+    effort::question();
     Solver::new(kernel, false).proves_at_least(extent, 0)
 }
 
@@ -91,6 +96,7 @@ pub(crate) fn same_within(kernel: &Kernel, scope: &[Scope], a: ExprId, b: ExprId
     if a == b || kernel.exprs[a].kind == kernel.exprs[b].kind {
         return true;
     }
+    effort::question();
     let mut solver = solver(kernel, scope);
     let (a, b) = (solver.terms.term(a), solver.terms.term(b));
     if a.poly == b.poly {
@@ -103,6 +109,7 @@ pub(crate) fn same_within(kernel: &Kernel, scope: &[Scope], a: ExprId, b: ExprId
 
 /// Whether a condition follows from a kernel's own, or contradicts them.
 pub(crate) fn decide(kernel: &Kernel, condition: ExprId) -> Truth {
+    effort::question();
     let refuted = |holds: bool| {
         let mut solver = Solver::new(kernel, true);
         solver.assume(condition, holds);

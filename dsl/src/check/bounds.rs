@@ -183,7 +183,8 @@ fn sites(kernel: &Kernel, statement: usize) -> Vec<Site> {
 pub(crate) fn when(kernel: &Kernel, found: &Counterexample) -> String {
     let dims = found.dims.iter().map(|(dim, value)| format!("{} = {value}", kernel.dims[*dim].name));
     let variables = found.variables.iter().map(|(variable, value)| format!("{} = {value}", kernel.variables[*variable].name));
-    let all: Vec<String> = dims.chain(variables).collect();
+    let scalars = found.scalars.iter().map(|(scalar, value)| format!("{} = {value}", kernel.scalars[*scalar].name));
+    let all: Vec<String> = dims.chain(scalars).chain(variables).collect();
     if all.is_empty() { "always".to_string() } else { format!("when {}", all.join(", ")) }
 }
 
@@ -199,6 +200,7 @@ fn refuted(kernel: &Kernel, source: &Source, site: &Site, found: &Counterexample
     let mut shown = found.clone();
     if found.value < 0 {
         shown.dims.retain(|dim, _| walk::any(kernel, site.index, |kind| *kind == ExprKind::Dim(*dim)));
+        shown.scalars.clear();
     }
     let mentioned = |variable: VariableId| walk::mentions(kernel, site.index, variable);
     if shown.variables.iter().any(|(variable, _)| mentioned(*variable)) {

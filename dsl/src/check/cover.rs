@@ -24,6 +24,7 @@ pub(crate) fn check(kernel: &Kernel, source: &Source, array: ArrayId, statements
     if rank == 0 {
         return defines.get(1).map(|second| twice(kernel, array, defines[0], second, None));
     }
+    prover::effort::question();
     let mut solver = prover::solver(kernel, &[]);
     let progressions = defines.iter().map(|statement| {
         let subscripts = statement.subscripts.iter();
@@ -154,7 +155,10 @@ fn one_case(kernel: &Kernel, shape: &[ExprId], defines: &[&Statement], trial: &m
     }
     let mut owner: HashMap<Vec<i128>, usize> = HashMap::new();
     let when = |trial: &prover::Trial, variables: Vec<(VariableId, i128)>| {
-        bounds::when(kernel, &prover::Counterexample { value: 0, extent: 0, dims: trial.dims.clone(), variables })
+        bounds::when(
+            kernel,
+            &prover::Counterexample { value: 0, extent: 0, dims: trial.dims.clone(), scalars: trial.scalars.clone(), variables },
+        )
     };
     for (at, statement) in defines.iter().enumerate() {
         let mut points = Vec::new();

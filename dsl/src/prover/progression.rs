@@ -2,6 +2,7 @@
 
 use super::Trial;
 use super::poly::Poly;
+use super::search::Related;
 use super::solver::Solver;
 use crate::program::*;
 use std::collections::BTreeSet;
@@ -138,20 +139,16 @@ pub(crate) fn each_point(trial: &mut Trial, ranges: &[Ranged], f: &mut dyn FnMut
     true
 }
 
-/// Calls `f` for small extents that satisfy a kernel's conditions, until it says to stop. Extents that scalars decide are
-/// not tried.
+/// Calls `f` for small extents that satisfy a kernel's conditions, until it says to stop. Scalars are
+/// tried alike.
 pub(crate) fn try_dims(kernel: &Kernel, roots: &[ExprId], largest: i128, f: &mut dyn FnMut(&mut Trial) -> bool) {
-    let (conditions, shapes, dims) = super::search::related(kernel, roots);
-    let dims: Vec<DimId> = dims.into_iter().collect();
+    let Some(Related { conditions, shapes, names }) = super::search::related(kernel, roots) else { return };
     let mut trial = Trial::new(kernel);
-    let mut limit = largest;
-    while limit > 1 && (limit + 1).checked_pow(dims.len() as u32).is_none_or(|count| count > 1024) {
-        limit -= 1;
-    }
-    let mut values = vec![0; dims.len()];
-    for sum in 0..=limit * dims.len() as i128 {
+    let limit = names.limit(largest, 1024);
+    let mut values = vec![0; names.len()];
+    for sum in 0..=limit * names.len() as i128 {
         let stop = super::search::compositions(&mut values, 0, sum, limit, &mut |values| {
-            trial.dims = dims.iter().copied().zip(values.iter().copied()).collect();
+            names.set(&mut trial, values);
             trial.variables.clear();
             let holds = conditions.iter().all(|&condition| trial.value(condition) == Some(1))
                 && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0));

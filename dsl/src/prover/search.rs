@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// The largest extent that is tried.
 const LARGEST: i128 = 6;
 /// How many nodes may be evaluated.
-const BUDGET: usize = 400_000;
+const BUDGET: usize = 300_000;
 
 /// Values for which something goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(crate) struct Counterexample {
     /// The array's extent.
     pub(crate) extent: i128,
     pub(crate) dims: BTreeMap<DimId, i128>,
+    pub(crate) scalars: BTreeMap<ScalarId, i128>,
     pub(crate) variables: Vec<(VariableId, i128)>,
 }
 
@@ -29,6 +30,8 @@ pub(crate) struct Trial<'k> {
     pub(crate) scalars: BTreeMap<ScalarId, i128>,
     pub(crate) variables: HashMap<VariableId, i128>,
     orders: HashMap<ExprId, Vec<ExprId>>,
+    /// Values of expressions, by their position; only those of the current order count.
+    values: Vec<Option<i128>>,
     pub(crate) budget: usize,
 }
 
@@ -40,6 +43,7 @@ impl<'k> Trial<'k> {
             scalars: BTreeMap::new(),
             variables: HashMap::new(),
             orders: HashMap::new(),
+            values: vec![None; kernel.exprs.len()],
             budget: BUDGET,
         }
     }
@@ -47,25 +51,35 @@ impl<'k> Trial<'k> {
     /// The value of an integer or bool expression (1 for true); `None` if it depends on data or is too much work.
     pub(crate) fn value(&mut self, root: ExprId) -> Option<i128> {
         let kernel = self.kernel;
-        let order = self.orders.entry(root).or_insert_with(|| walk::in_order(kernel, root));
-        self.budget = self.budget.checked_sub(order.len())?;
-        let mut values: HashMap<ExprId, Option<i128>> = HashMap::new();
-        for &id in order.iter() {
-            let value = evaluate(&kernel.exprs[id], &values, &self.dims, &self.scalars, &self.variables);
-            values.insert(id, value);
+        match kernel.exprs[root].kind {
+            ExprKind::Literal(Literal::Int(value)) => return Some(value),
+            ExprKind::Dim(dim) => return self.dims.get(&dim).copied(),
+            ExprKind::Variable(variable) => return self.variables.get(&variable).copied(),
+            _ => {}
         }
-        values.get(&root).copied().flatten()
+        let order = self.orders.entry(root).or_insert_with(|| walk::in_order(kernel, root));
+        let within = self.budget.checked_sub(order.len());
+        if within.is_none() || super::effort::spend(order.len()).is_none() {
+            self.budget = 0;
+            return None;
+        }
+        self.budget = within?;
+        for &id in order.iter() {
+            let value = evaluate(&kernel.exprs[id], &self.values, &self.dims, &self.scalars, &self.variables);
+            self.values[id.index()] = value;
+        }
+        self.values[root.index()]
     }
 }
 
 fn evaluate(
     expr: &Expr,
-    values: &HashMap<ExprId, Option<i128>>,
+    values: &[Option<i128>],
     dims: &BTreeMap<DimId, i128>,
     scalars: &BTreeMap<ScalarId, i128>,
     variables: &HashMap<VariableId, i128>,
 ) -> Option<i128> {
-    let get = |id: &ExprId| values.get(id).copied().flatten();
+    let get = |id: &ExprId| values.get(id.index()).copied().flatten();
     let fits = |value: i128| {
         let (lo, hi) = expr.ty.integer_range();
         (lo <= value && value <= hi).then_some(value)
@@ -156,20 +170,13 @@ fn find(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>,
     if roots.iter().any(scalar) {
         return None; // a matter of the call
     }
-    let (conditions, shapes, dims) = related(kernel, &roots);
-    if conditions.iter().any(scalar) || shapes.iter().any(scalar) {
-        return None;
-    }
-    let dims: Vec<DimId> = dims.into_iter().collect();
+    let Related { conditions, shapes, names } = related(kernel, &roots)?;
     let mut trial = Trial::new(kernel);
-    let mut limit = LARGEST;
-    while limit > 2 && (limit + 1).checked_pow(dims.len() as u32).is_none_or(|count| count > 4096) {
-        limit -= 1;
-    }
-    for sum in 0..=limit * dims.len() as i128 {
-        let mut values = vec![0; dims.len()];
+    let limit = names.limit(LARGEST, 4096);
+    for sum in 0..=limit * names.len() as i128 {
+        let mut values = vec![0; names.len()];
         let found = compositions(&mut values, 0, sum, limit, &mut |values| {
-            trial.dims = dims.iter().copied().zip(values.iter().copied()).collect();
+            names.set(&mut trial, values);
             let holds = conditions.iter().all(|&condition| trial.value(condition) == Some(1))
                 && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0));
             if !holds || extent.is_some_and(|extent| trial.value(extent).is_some_and(|extent| extent < least)) {
@@ -195,7 +202,7 @@ fn find(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>,
         }
     }
     let holds = wrong && satisfied(&mut trial, scope, &conditions, &shapes);
-    holds.then(|| Counterexample { value, extent: limit, dims: trial.dims, variables })
+    holds.then(|| Counterexample { value, extent: limit, dims: trial.dims, scalars: trial.scalars, variables })
 }
 
 /// Checks a counterexample from scratch.
@@ -215,41 +222,95 @@ fn satisfied(trial: &mut Trial, scope: &[Scope], conditions: &[ExprId], shapes: 
         })
 }
 
-/// Conditions, extents and dims that have to do with some expressions.
-pub(crate) fn related(kernel: &Kernel, roots: &[ExprId]) -> (Vec<ExprId>, Vec<ExprId>, BTreeSet<DimId>) {
-    let dims_of = |root: ExprId| {
-        let mut dims = BTreeSet::new();
-        walk::each(kernel, root, |id| {
-            if let ExprKind::Dim(dim) = kernel.exprs[id].kind {
-                dims.insert(dim);
+/// Dims and scalars that values are tried for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Names {
+    dims: BTreeSet<DimId>,
+    scalars: BTreeSet<ScalarId>,
+}
+
+impl Names {
+    fn of(kernel: &Kernel, root: ExprId) -> Names {
+        let mut names = Names::default();
+        walk::each(kernel, root, |id| match kernel.exprs[id].kind {
+            ExprKind::Dim(dim) => {
+                names.dims.insert(dim);
             }
+            ExprKind::Scalar(scalar) => {
+                names.scalars.insert(scalar);
+            }
+            _ => {}
         });
-        dims
-    };
-    let mut dims: BTreeSet<DimId> = roots.iter().flat_map(|&root| dims_of(root)).collect();
-    let conditions: Vec<(ExprId, BTreeSet<DimId>)> =
-        kernel.conditions.iter().map(|condition| (condition.holds, dims_of(condition.holds))).collect();
+        names
+    }
+
+    fn touches(&self, other: &Names) -> bool {
+        !self.dims.is_disjoint(&other.dims) || !self.scalars.is_disjoint(&other.scalars)
+    }
+
+    fn extend(&mut self, other: &Names) {
+        self.dims.extend(&other.dims);
+        self.scalars.extend(&other.scalars);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.dims.len() + self.scalars.len()
+    }
+
+    /// The largest value to try, so that there are at most `most` cases.
+    pub(crate) fn limit(&self, largest: i128, most: i128) -> i128 {
+        let mut limit = largest;
+        while limit > 1 && (limit + 1).checked_pow(self.len() as u32).is_none_or(|count| count > most) {
+            limit -= 1;
+        }
+        limit
+    }
+
+    /// Gives the dims and scalars values, in order.
+    pub(crate) fn set(&self, trial: &mut Trial, values: &[i128]) {
+        trial.dims = self.dims.iter().copied().zip(values.iter().copied()).collect();
+        let rest = values.get(self.dims.len()..).unwrap_or_default();
+        trial.scalars = self.scalars.iter().copied().zip(rest.iter().copied()).collect();
+    }
+}
+
+/// Conditions and extents that have to do with some expressions, and the names in all of them.
+pub(crate) struct Related {
+    pub(crate) conditions: Vec<ExprId>,
+    pub(crate) shapes: Vec<ExprId>,
+    pub(crate) names: Names,
+}
+
+/// What has to do with some expressions; `None` if floats do, which are not tried.
+pub(crate) fn related(kernel: &Kernel, roots: &[ExprId]) -> Option<Related> {
+    let mut names = Names::default();
+    roots.iter().for_each(|&root| names.extend(&Names::of(kernel, root)));
+    let all_conditions: Vec<(ExprId, Names)> =
+        kernel.conditions.iter().map(|condition| (condition.holds, Names::of(kernel, condition.holds))).collect();
     let parameters = kernel.arrays.iter().filter(|(_, array)| array.role == Role::Parameter);
-    let shapes: Vec<(ExprId, BTreeSet<DimId>)> = parameters
+    let all_shapes: Vec<(ExprId, Names)> = parameters
         .flat_map(|(_, array)| array.shape.iter().copied())
         .filter(|&extent| !matches!(kernel.exprs[extent].kind, ExprKind::Dim(_) | ExprKind::Literal(_)))
-        .map(|extent| (extent, dims_of(extent)))
+        .map(|extent| (extent, Names::of(kernel, extent)))
         .collect();
     loop {
-        let before = dims.len();
-        for (_, more) in conditions.iter().chain(&shapes) {
-            if !more.is_disjoint(&dims) {
-                dims.extend(more);
+        let before = names.len();
+        for (_, more) in all_conditions.iter().chain(&all_shapes) {
+            if more.touches(&names) {
+                names.extend(more);
             }
         }
-        if dims.len() == before {
+        if names.len() == before {
             break;
         }
     }
-    let near = |list: Vec<(ExprId, BTreeSet<DimId>)>| {
-        list.into_iter().filter(|(_, own)| own.is_empty() || !own.is_disjoint(&dims)).map(|(id, _)| id).collect()
+    if names.scalars.iter().any(|&scalar| kernel.scalars[scalar].ty.is_float()) {
+        return None;
+    }
+    let near = |list: Vec<(ExprId, Names)>| {
+        list.into_iter().filter(|(_, own)| own.len() == 0 || own.touches(&names)).map(|(id, _)| id).collect()
     };
-    (near(conditions), near(shapes), dims)
+    Some(Related { conditions: near(all_conditions), shapes: near(all_shapes), names: names.clone() })
 }
 
 /// Calls `f` for all values from 0 to `limit` that add up to `sum`, until it says to stop.
