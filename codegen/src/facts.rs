@@ -60,6 +60,10 @@ impl Facts {
     pub fn below(&self, formula: &Formula, threshold: i64) -> bool {
         self.value(formula).is_some_and(|value| value < threshold)
     }
+    /// Whether the value is known to be exactly `wanted`, a size that a schedule is made for.
+    pub fn is(&self, formula: &Formula, wanted: i64) -> bool {
+        self.value(formula) == Some(wanted)
+    }
     /// Whether the value is known to be a multiple of `factor`.
     pub fn multiple(&self, formula: &Formula, factor: i64) -> bool {
         self.value(formula).is_some_and(|value| value % factor == 0)

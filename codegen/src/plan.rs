@@ -19,6 +19,9 @@
 //! Invariants (checked by `plan/verify.rs`): every name is declared before use and once per scope; no barrier stands under a
 //! condition or in a loop whose bounds depend on the thread; shared memory fits the target; block sizes are legal.
 
+pub mod print;
+pub mod verify;
+
 use std::ops;
 
 use gpukc_dsl::types::Type;

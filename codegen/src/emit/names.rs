@@ -38,6 +38,16 @@ impl Namer {
         self.unique(wish, "_kernel", |name| is_reserved(name) || is_mathematical(name) || has(&[FUNCTIONS], name))
     }
 
+    /// Takes a name out of circulation.
+    pub fn reserve(&mut self, name: &str) {
+        self.used.insert(name.to_string());
+    }
+
+    /// Frees the name of something whose scope has ended.
+    pub fn release(&mut self, name: &str) {
+        self.used.remove(name);
+    }
+
     fn unique(&mut self, wish: &str, suffix: &str, taken: impl Fn(&str) -> bool) -> String {
         let mut base = legal(wish);
         let renamed = taken(&base);

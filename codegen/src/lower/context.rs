@@ -39,6 +39,8 @@ pub struct Lowering<'a> {
     pub computed: BTreeMap<ExprId, Expr>,
     /// Variables that run together as one: neighbouring elements of every array that mentions them.
     pub flat: Option<Flat>,
+    /// The pack that collects neighbouring results at the moment.
+    pub output_pack: Option<Expr>,
     blocks: Vec<Block>,
 }
 
@@ -52,6 +54,8 @@ pub struct Flat {
 #[derive(Default)]
 struct Block {
     nodes: Vec<Node>,
+    /// Names whose scope this block is.
+    names: Vec<String>,
     /// Values of inlined `let`s, by what they were computed from.
     locals: Vec<(String, Expr)>,
 }
@@ -75,8 +79,15 @@ impl<'a> Lowering<'a> {
             chip: BTreeMap::new(),
             computed: BTreeMap::new(),
             flat: None,
+            output_pack: None,
             blocks: Vec::new(),
         };
+        // Functions have their names before any launch hands out its own.
+        super::function::library_names()?.for_each(|name| lowering.file_namer.reserve(name));
+        for (id, function) in program.functions.iter() {
+            let fresh = lowering.file_namer.fresh(&function.name);
+            lowering.function_names.insert(id, fresh);
+        }
         for (id, array) in kernel.arrays.iter() {
             if let Place::Scratch(index) = lowering.places.of(id) {
                 let bytes = lowering.elements(array)?.times(array.element.size() as i64);
@@ -123,7 +134,7 @@ impl<'a> Lowering<'a> {
 
     /// Starts a launch that writes these arrays.
     pub fn begin_launch(&mut self, written: &[ArrayId]) {
-        self.namer = Namer::new();
+        self.namer = self.file_namer.clone();
         self.parameters.clear();
         self.written = written.to_vec();
         self.variables.clear();
@@ -136,7 +147,7 @@ impl<'a> Lowering<'a> {
     /// Ends the launch. `suffix` tells the launches of one kernel apart.
     pub fn end_launch(&mut self, suffix: &str, schedule: &'static str, notes: Vec<String>, grid: [Formula; 3], block: [u32; 3]) {
         let stem = if suffix.is_empty() { self.kernel.name.clone() } else { format!("{}_{suffix}", self.kernel.name) };
-        let entry = self.file_namer.fresh(&stem);
+        let entry = self.file_namer.entry(&stem);
         let body = self.blocks.pop().map(|block| block.nodes).unwrap_or_default();
         let mut parameters = std::mem::take(&mut self.parameters);
         parameters.sort_by_key(|p| match (p.ty, &p.argument) {
@@ -162,7 +173,7 @@ impl<'a> Lowering<'a> {
         if let Some(found) = self.parameters.iter().find(|p| p.argument == argument) {
             return name(found.name.clone());
         }
-        let fresh = self.namer.fresh(wish);
+        let fresh = self.namer.local(wish);
         self.parameters.push(Parameter { name: fresh.clone(), ty, argument });
         name(fresh)
     }
@@ -254,19 +265,29 @@ impl<'a> Lowering<'a> {
         self.blocks.push(Block::default());
         let result = write(self);
         let block = self.blocks.pop().unwrap_or_default();
+        block.names.iter().for_each(|name| self.namer.release(name));
         Ok((block.nodes, result?))
+    }
+
+    /// A name that is free until the current block ends.
+    fn scoped(&mut self, wish: &str) -> String {
+        let fresh = self.namer.local(wish);
+        if let Some(block) = self.blocks.last_mut() {
+            block.names.push(fresh.clone());
+        }
+        fresh
     }
 
     /// Declares a constant local and gives its name.
     pub fn local(&mut self, wish: &str, ty: impl Into<CudaType>, value: Expr) -> Expr {
-        let fresh = self.namer.fresh(wish);
+        let fresh = self.scoped(wish);
         self.push(Node::Declare { ty: ty.into(), name: fresh.clone(), value: Some(value), mutable: false });
         name(fresh)
     }
 
     /// Declares a variable that is assigned later.
     pub fn variable(&mut self, wish: &str, ty: impl Into<CudaType>, value: Option<Expr>) -> Expr {
-        let fresh = self.namer.fresh(wish);
+        let fresh = self.scoped(wish);
         self.push(Node::Declare { ty: ty.into(), name: fresh.clone(), value, mutable: true });
         name(fresh)
     }
@@ -282,7 +303,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn array(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>, shared: bool) -> Expr {
-        let fresh = self.namer.fresh(wish);
+        let fresh = self.scoped(wish);
         self.push(Node::Array { ty: ty.into(), name: fresh.clone(), extents, shared, zeroed: false });
         name(fresh)
     }
@@ -296,8 +317,15 @@ impl<'a> Lowering<'a> {
         unroll: crate::plan::Unroll,
         write: impl FnOnce(&mut Self, Expr) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let variable = self.namer.fresh(wish);
+        if let (Some(first), Some(end), Some(step)) = (lo.constant(), hi.constant(), step.constant()) {
+            // One round is no loop.
+            if first < end && end <= first + step {
+                return write(self, lo);
+            }
+        }
+        let variable = self.namer.local(wish);
         let (body, ()) = self.block(|lowering| write(lowering, name(variable.clone())))?;
+        self.namer.release(&variable);
         self.push(Node::For { variable, ty: ty.into(), lo, hi, step, unroll, body });
         Ok(())
     }
@@ -307,6 +335,14 @@ impl<'a> Lowering<'a> {
         let (then, ()) = self.block(write)?;
         self.push(Node::If { condition, then, otherwise: Vec::new() });
         Ok(())
+    }
+
+    /// A branch, or no branch where there is no condition.
+    pub fn when_some(&mut self, condition: Option<Expr>, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        match condition {
+            Some(condition) => self.when(condition, write),
+            None => write(self),
+        }
     }
 
     /// A value computed before in this or an enclosing block.

@@ -1,7 +1,7 @@
 //! Typed expressions to plan expressions. What needs statements (a guarded read that can fail, a reduction in place) appends
 //! them to the current block, so a side that may not be evaluated gets a block of its own.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Literal, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Literal, Ranged, Statement, Subscript, VariableId};
 use gpukc_dsl::types::{BinaryOp, Builtin, Type, UnaryOp};
 
 use super::context::{Flat, Lowering};
@@ -14,6 +14,9 @@ use crate::kernel::Site;
 use crate::plan::{Expr, Node, call, int};
 use crate::size;
 use crate::walk;
+
+/// From this cost on, what is the same for a whole loop is computed before it.
+const HOISTED: u32 = 10;
 
 impl Lowering<'_> {
     /// The value of an expression, of its gk type (f16 and bf16 as bits).
@@ -165,6 +168,31 @@ impl Lowering<'_> {
         Ok(result)
     }
 
+    /// Computes the costly subexpressions of `value` that mention none of `variables` now, and names them, so that the loop over
+    /// those variables that follows does not compute them again.
+    pub fn hoist(&mut self, value: ExprId, variables: &[VariableId], wish: &str) -> Result<(), Error> {
+        let mut stack = vec![value];
+        while let Some(id) = stack.pop() {
+            if variables.iter().any(|v| walk::mentions(self.kernel, id, *v)) {
+                let below = walk::operands(self.kernel, id);
+                stack.extend(below.into_iter().rev().filter(|(_, guarded)| !guarded).map(|(operand, _)| operand));
+                continue;
+            }
+            let inlined = match &self.kernel.exprs[id].kind {
+                ExprKind::Read { array, .. } => matches!(self.places.of(*array), Place::Inline(_)),
+                _ => false,
+            };
+            let costly = inlined || walk::cost(self.kernel, id) >= HOISTED;
+            if costly && !walk::can_fail(self.kernel, id) && !self.computed.contains_key(&id) {
+                let value = self.value(id)?;
+                let named = matches!(value, Expr::Name(_) | Expr::Int(..) | Expr::Float(..));
+                let value = if named { value } else { self.local(wish, self.kernel.exprs[id].ty, value) };
+                self.computed.insert(id, value);
+            }
+        }
+        Ok(())
+    }
+
     // ---- reads
 
     fn read(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Expr, Error> {
@@ -293,9 +321,11 @@ impl Lowering<'_> {
                 Bounds::Checked | Bounds::Constant(_) | Bounds::Drop => None,
             };
             let extent = self.array_extent(array, axis)?;
+            let extent = if self.facts.narrow && extent.constant().is_none() { extent.cast(Type::I64) } else { extent };
             let mut index = self.named_index(index);
             if let Some(rule) = rule {
-                index = call(rule, vec![index, extent.clone()]);
+                // Both of one type: an offset may leave 31 bits before the rule brings it back.
+                index = call(rule, vec![index.cast(Type::I64), extent.clone().cast(Type::I64)]);
             }
             let inside = match subscript.bounds {
                 Bounds::Constant(_) | Bounds::Drop => {

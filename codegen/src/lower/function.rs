@@ -28,21 +28,20 @@ fn library() -> Result<&'static Program, Error> {
 impl Lowering<'_> {
     /// The device function of a `fn`, lowered when first called.
     pub fn function(&mut self, id: FunctionId) -> Result<String, Error> {
-        if let Some(found) = self.function_names.get(&id) {
-            return Ok(found.clone());
+        let fresh = self.function_names.get(&id).cloned().ok_or_else(|| Error::Bug("a call of an unknown function".into()))?;
+        if self.functions.iter().any(|f| f.name == fresh) {
+            return Ok(fresh);
         }
         let program = self.program;
         let function = &program.functions[id];
-        let mut callees = Vec::new();
         for (_, expr) in function.exprs.iter() {
             if let ExprKind::Call(callee, _) = expr.kind {
-                callees.push((callee, self.function(callee)?));
+                self.function(callee)?;
             }
         }
-        let fresh = self.file_namer.fresh(&function.name);
-        let lowered = lower(function, &fresh, &|callee| callees.iter().find(|(c, _)| *c == callee).map(|(_, n)| n.clone()))?;
+        let names = self.function_names.clone();
+        let lowered = lower(function, &fresh, &self.file_namer, &|callee| names.get(&callee).cloned())?;
         self.functions.push(lowered);
-        self.function_names.insert(id, fresh.clone());
         Ok(fresh)
     }
 
@@ -82,12 +81,17 @@ impl Lowering<'_> {
         for id in needed.into_iter().rev() {
             let function = &library.functions[id];
             let callee = |callee: FunctionId| Some(library.functions[callee].name.clone());
-            lowered.push(lower(function, &function.name, &callee)?);
+            lowered.push(lower(function, &function.name, &self.file_namer, &callee)?);
         }
         lowered.append(&mut self.functions);
         self.functions = lowered;
         Ok(())
     }
+}
+
+/// The names of the mathematical library's functions.
+pub fn library_names() -> Result<impl Iterator<Item = &'static str>, Error> {
+    Ok(library()?.functions.iter().map(|(_, function)| function.name.as_str()))
 }
 
 /// The library's function for a built-in at a float type, if it has one.
@@ -106,9 +110,9 @@ struct Scalar<'a> {
     declared: Vec<bool>,
 }
 
-fn lower(function: &Function, fresh: &str, callee: Callee) -> Result<DeviceFunction, Error> {
-    let mut namer = Namer::new();
-    let names: Vec<String> = function.locals.iter().map(|(_, local)| namer.fresh(&local.name)).collect();
+fn lower(function: &Function, fresh: &str, namer: &Namer, callee: Callee) -> Result<DeviceFunction, Error> {
+    let mut namer = namer.clone();
+    let names: Vec<String> = function.locals.iter().map(|(_, local)| namer.local(&local.name)).collect();
     let mut declared = vec![false; names.len()];
     declared.iter_mut().take(function.parameters).for_each(|d| *d = true);
     let mut scalar = Scalar { function, names, callee, declared };

@@ -1,7 +1,8 @@
 //! Rows: reductions along the contiguous dimension and what depends on them (softmax, layernorm), one launch for all.
 //!
 //! A thread holds accumulators of the canonical order, so the layout of threads over a row follows from it:
-//! - *lanes*: up to 1,024 elements, 4 to 32 lanes of a warp a row, four neighbouring accumulators a lane, the row in registers;
+//! - *lanes*: up to 1,024 elements, 2 to 32 lanes of a warp a row, packs of four neighbouring accumulators a lane, the row in
+//!   registers;
 //! - *registers*: up to 32,768 elements, a block a row, 128 threads for each 4,096 elements, an accumulator a thread, the row in
 //!   registers (at most 32 a thread): one read and one write;
 //! - *reload*: any length, a block a row; each pass reads the row again (from the cache, if it fits) and computes on-chip arrays
@@ -33,7 +34,8 @@ const CHUNK: i64 = 256;
 /// How threads lie over a row.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
-    Lanes { lanes: i64, steps: i64 },
+    /// `packs` of four accumulators a lane, `4 * lanes` elements apart; `steps` of 128 elements.
+    Lanes { lanes: i64, packs: i64, steps: i64 },
     Registers { groups: i64, steps: i64 },
     Reload { groups: i64 },
 }
@@ -41,11 +43,15 @@ enum Layout {
 impl Layout {
     fn choose(bound: Option<i64>) -> Layout {
         match bound {
-            Some(bound) if bound <= ACCUMULATORS => Layout::Lanes { lanes: bound / 4, steps: 1 },
-            Some(bound) if bound <= 1024 => Layout::Lanes { lanes: 32, steps: bound / ACCUMULATORS },
+            // About 16 elements a lane: enough loads in flight, few shuffles.
+            Some(bound) if bound <= 1024 => {
+                let lanes = (bound / 16).clamp(2, 32);
+                let within = bound.min(ACCUMULATORS);
+                Layout::Lanes { lanes, packs: within / (4 * lanes), steps: bound / within }
+            }
             Some(bound) if bound <= BLOCK => Layout::Registers { groups: 1, steps: bound / ACCUMULATORS },
             Some(bound) if bound <= 8 * BLOCK => Layout::Registers { groups: bound / BLOCK, steps: 32 },
-            Some(_) => Layout::Reload { groups: 4 },
+            Some(_) => Layout::Reload { groups: 8 },
             None => Layout::Reload { groups: 2 },
         }
     }
@@ -61,7 +67,7 @@ impl Layout {
     fn notes(self) -> Vec<String> {
         match self {
             Layout::Lanes { lanes, .. } => vec![
-                format!("Rows: {lanes} lanes of a warp take a row, four neighbouring accumulators each, and hold it in registers:"),
+                format!("Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"),
                 "each element is read once and written once. Partial results meet by shuffles.".into(),
             ],
             Layout::Registers { .. } => vec![
@@ -81,6 +87,9 @@ struct Row {
     layout: Layout,
     /// The row's extent, 0 for threads beyond the last row.
     extent: Expr,
+    /// Whether every position of the layout is one of the row: only whether the row exists remains to be asked.
+    full: bool,
+    live: Option<Expr>,
     /// This thread writes what there is one of per row.
     writes: Expr,
     /// The row's variables' values.
@@ -89,6 +98,8 @@ struct Row {
     held: Vec<Held>,
     on_chip: BTreeMap<ArrayId, Expr>,
     aligned: bool,
+    /// The map whose elements are collected to packs at the moment.
+    output: Option<Statement>,
     /// The lane within the row, in the lanes layout; the thread's first position, in the registers layout.
     start: Expr,
 }
@@ -146,8 +157,9 @@ fn begin(
 ) -> Result<Row, Error> {
     let ty = lowering.index_type();
     let aligned = lowering.facts.aligned && lowering.facts.multiple(extent, 4);
+    let full = layout.positions().is_some_and(|n| lowering.facts.is(extent, n));
     let length = lowering.size(extent, "row_extent");
-    let (index, extent, writes, start) = match layout {
+    let (index, extent, live, writes, start) = match layout {
         Layout::Lanes { lanes, .. } => {
             let count = lowering.size(rows, "rows");
             let per_block = int(layout.rows_per_block());
@@ -156,9 +168,9 @@ fn begin(
             let index = lowering.local("row", ty, index);
             let live = lowering.local("live", Type::Bool, index.clone().less(count));
             let lane = lowering.local("lane", Type::I32, thread() % int(lanes));
-            let extent = lowering.local("extent", ty, live.clone().choose(length, int(0)));
+            let extent = if full { length } else { lowering.local("extent", ty, live.clone().choose(length, int(0))) };
             let writes = live.clone().and(lane.clone().binary("==", int(0)));
-            (index, extent, writes, lane)
+            (index, extent, Some(live), writes, lane)
         }
         _ => {
             let index = lowering.local("row", ty, name("blockIdx.x").cast(ty));
@@ -172,7 +184,7 @@ fn begin(
                 };
                 start = lowering.local("first", Type::I32, first);
             }
-            (index, length, writes, start)
+            (index, length, None, writes, start)
         }
     };
     let values = decode_rows(lowering, &statements[0].variables[..rank], index)?;
@@ -189,7 +201,7 @@ fn begin(
             }
         }
     }
-    Ok(Row { layout, start, extent, writes, rows: values, held: Vec::new(), on_chip: BTreeMap::new(), aligned })
+    Ok(Row { layout, output: None, start, extent, full, live, writes, rows: values, held: Vec::new(), on_chip: BTreeMap::new(), aligned })
 }
 
 fn decode_rows(lowering: &mut Lowering, variables: &[Ranged], index: Expr) -> Result<Vec<Expr>, Error> {
@@ -258,18 +270,28 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
         lowering.registers(&wish, array.element, vec![row.layout.per_thread()])
     });
     let pointer = memory.then(|| lowering.pointer(statement.array));
-    positions(lowering, row, inner, |lowering, slot| {
+    let packs = memory && row.aligned && array.element.size() <= 4 && matches!(row.layout, Layout::Lanes { .. });
+    row.output = packs.then(|| statement.clone());
+    hoist_row_values(lowering, statement, inner)?;
+    positions(lowering, row, inner, |lowering, spot| {
         if let Some(registers) = &registers {
-            let place = registers.clone().at(slot);
+            let place = registers.clone().at(spot.slot);
             let value = lowering.value(statement.value)?;
             lowering.push(Node::Assign(place.clone(), value));
             lowering.computed.insert(statement.value, place);
         }
-        match &pointer {
-            Some(pointer) => store_element_flat(lowering, statement, pointer.clone()),
-            None => Ok(()),
+        match (&pointer, spot.pack) {
+            (Some(_), Some((_, part))) if packs => {
+                let value = lowering.value(statement.value)?;
+                let pack = lowering.output_pack.clone().unwrap_or(int(0));
+                lowering.push(Node::Assign(pack.lane(part), value));
+                Ok(())
+            }
+            (Some(pointer), _) => store_element_flat(lowering, statement, pointer.clone()),
+            (None, _) => Ok(()),
         }
     })?;
+    row.output = None;
     lowering.computed.remove(&statement.value);
     if let Some(registers) = registers {
         row.on_chip.insert(statement.array, registers);
@@ -290,10 +312,19 @@ fn store_element_flat(lowering: &mut Lowering, statement: &Statement, pointer: E
 }
 
 impl Layout {
+    /// The length of the longest row that the layout holds.
+    fn positions(self) -> Option<i64> {
+        match self {
+            Layout::Lanes { lanes, packs, steps } => Some(4 * lanes * packs * steps),
+            Layout::Registers { groups: 1, steps } => Some(ACCUMULATORS * steps),
+            Layout::Registers { groups, .. } => Some(BLOCK * groups),
+            Layout::Reload { .. } => None,
+        }
+    }
     /// Elements that a thread holds.
     fn per_thread(self) -> u32 {
         match self {
-            Layout::Lanes { steps, .. } => 4 * steps as u32,
+            Layout::Lanes { packs, steps, .. } => (4 * packs * steps) as u32,
             Layout::Registers { steps, .. } => steps as u32,
             Layout::Reload { .. } => 0,
         }
@@ -332,30 +363,30 @@ fn load_row(lowering: &mut Lowering, row: &mut Row, array: ArrayId, read: ExprId
     let packed = matches!(row.layout, Layout::Lanes { .. }) && row.aligned && element.size() <= 4;
     let pointer = lowering.pointer(array);
     let registers = if packed {
-        let Layout::Lanes { lanes, steps } = row.layout else { return Err(Error::Bug("packs outside of lanes".into())) };
-        let registers = lowering.registers(&wish, CudaType::Pack(element, 4), vec![steps as u32]);
+        let Layout::Lanes { lanes, packs, steps } = row.layout else { return Err(Error::Bug("packs outside of lanes".into())) };
+        let registers = lowering.registers(&wish, CudaType::Pack(element, 4), vec![(packs * steps) as u32]);
         let ty = lowering.index_type();
-        lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
-            let position = step.clone() * int(4 * lanes) + row.start.clone() * int(4);
+        lowering.each("pack", Type::I32, [int(0), int(packs * steps), int(1)], Unroll::Full, |lowering, pack| {
+            let position = pack.clone() * int(4 * lanes) + row.start.clone() * int(4);
             let position = lowering.local("j", ty, position);
             let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[read].kind.clone() else { return Ok(()) };
-            lowering.when(position.clone().less(row.extent.clone()), |lowering| {
+            lowering.when_some(row.inside(&position), |lowering| {
                 at_position(lowering, inner, position.clone())?;
                 let offset = match lowering.flat_place(array, &subscripts)? {
                     Some(offset) => offset,
                     None => return Err(Error::Bug("a row that does not run along".into())),
                 };
                 let wide = Expr::Wide(element, 4, Box::new(pointer), Box::new(offset));
-                lowering.push(Node::Assign(registers.clone().at(step), wide));
+                lowering.push(Node::Assign(registers.clone().at(pack), wide));
                 Ok(())
             })
         })?;
         registers
     } else {
         let registers = lowering.registers(&wish, element, vec![row.layout.per_thread()]);
-        positions(lowering, row, inner, |lowering, slot| {
+        positions(lowering, row, inner, |lowering, spot| {
             let value = lowering.value(read)?;
-            lowering.push(Node::Assign(registers.clone().at(slot), value));
+            lowering.push(Node::Assign(registers.clone().at(spot.slot), value));
             Ok(())
         })?;
         registers
@@ -373,55 +404,82 @@ fn at_position(lowering: &mut Lowering, inner: &[Ranged], position: Expr) -> Res
     Ok(())
 }
 
-/// Visits this thread's positions of the row: `write` gets the register slot of each.
+/// Names what a map computes that is the same all along the row, so that it is computed once.
+fn hoist_row_values(lowering: &mut Lowering, statement: &Statement, inner: &[Ranged]) -> Result<(), Error> {
+    let variables: Vec<_> = inner.iter().map(|v| v.variable).collect();
+    lowering.hoist(statement.value, &variables, "row_value")
+}
+
+impl Row {
+    /// Declares the pack that collects an output's elements, if one is written.
+    fn begin_pack(&self, lowering: &mut Lowering) -> Option<Expr> {
+        let array = &lowering.kernel.arrays[self.output.as_ref()?.array];
+        let (wish, element) = (format!("{}_pack", array.name.replace('.', "_")), array.element);
+        let pack = lowering.variable(&wish, CudaType::Pack(element, 4), None);
+        lowering.output_pack = Some(pack.clone());
+        Some(pack)
+    }
+
+    /// Stores the collected pack by one access.
+    fn end_pack(&self, lowering: &mut Lowering, inner: &[Ranged], pack: Option<Expr>, first: Expr) -> Result<(), Error> {
+        let (Some(pack), Some(statement)) = (pack, &self.output) else { return Ok(()) };
+        at_position(lowering, inner, first)?;
+        let element = lowering.kernel.arrays[statement.array].element;
+        let offset = match lowering.flat_place(statement.array, &statement.subscripts)? {
+            Some(offset) => offset,
+            None => return Err(Error::Bug("an output that does not run along its row".into())),
+        };
+        let pointer = lowering.pointer(statement.array);
+        lowering.push(Node::Assign(Expr::Wide(element, 4, Box::new(pointer), Box::new(offset)), pack));
+        Ok(())
+    }
+
+    /// The condition under which a position is one of the row, if there is something to ask.
+    fn inside(&self, position: &Expr) -> Option<Expr> {
+        if self.full { self.live.clone() } else { Some(position.clone().less(self.extent.clone())) }
+    }
+}
+
+/// A position of the row, as `positions` visits it.
+struct Spot {
+    /// The register slot of the position.
+    slot: Expr,
+    /// Which of the thread's accumulators takes it.
+    own: Expr,
+    /// The pack that it belongs to, and its place there, where packs are whole.
+    pack: Option<(Expr, Expr)>,
+}
+
+/// Visits this thread's positions of the row.
 fn positions(
     lowering: &mut Lowering,
     row: &Row,
     inner: &[Ranged],
-    mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>,
+    mut write: impl FnMut(&mut Lowering, Spot) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let ty = lowering.index_type();
-    let mut visit = |lowering: &mut Lowering, slot: Expr, position: Expr, lane: Option<(Expr, Expr)>| {
-        let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
-        let position = if matches!(position, Expr::Name(_)) { position } else { lowering.local(&wish, ty, position) };
-        lowering.when(position.clone().less(row.extent.clone()), |lowering| {
-            at_position(lowering, inner, position)?;
-            for held in &row.held {
-                let element = match (&lane, held.packed) {
-                    (Some((step, lane)), true) => held.registers.clone().at(step.clone()).lane(lane.clone()),
-                    _ => held.registers.clone().at(slot.clone()),
-                };
-                lowering.computed.extend(held.reads.iter().map(|read| (*read, element.clone())));
-            }
-            for (array, registers) in &row.on_chip {
-                lowering.chip.insert(*array, registers.clone().at(slot.clone()));
-            }
-            write(lowering, slot)
-        })
-    };
+    let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
     match row.layout {
-        Layout::Lanes { lanes, steps } => {
-            lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
-                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
-                    let position = step.clone() * int(4 * lanes) + row.start.clone() * int(4) + part.clone();
-                    let slot = step.clone() * int(4) + part.clone();
-                    visit(lowering, slot, position, Some((step, part)))
-                })
+        Layout::Lanes { lanes, packs, steps } => {
+            lowering.each("pack", Type::I32, [int(0), int(packs * steps), int(1)], Unroll::Full, |lowering, pack| {
+                packs_of(lowering, row, inner, pack, [lanes, packs, steps], &mut write)
             })?;
         }
         Layout::Registers { steps, .. } => {
             lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
                 let position = row.start.clone() + step.clone() * int(ACCUMULATORS);
-                visit(lowering, step, position, None)
+                let position = lowering.local(&wish, ty, position);
+                lowering.when_some(row.inside(&position), |lowering| {
+                    visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None }, &mut write)
+                })
             })?;
         }
         Layout::Reload { .. } => {
             let threads = int(row.layout.threads());
             let lo = name("threadIdx.x").cast(Type::I32);
-            let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
             lowering.each(&wish, ty, [lo, row.extent.clone(), threads], Unroll::By(4), |lowering, position| {
                 at_position(lowering, inner, position)?;
-                write(lowering, int(0))
+                write(lowering, Spot { slot: int(0), own: int(0), pack: None })
             })?;
         }
     }
@@ -433,21 +491,82 @@ fn positions(
     Ok(())
 }
 
+type Write<'w> = &'w mut dyn FnMut(&mut Lowering, Spot) -> Result<(), Error>;
+
+/// Visits the four positions of a pack. Where rows are whole packs, the pack is asked for as a whole.
+fn packs_of(lowering: &mut Lowering, row: &Row, inner: &[Ranged], pack: Expr, layout: [i64; 3], write: Write) -> Result<(), Error> {
+    let [lanes, packs, steps] = layout;
+    let ty = lowering.index_type();
+    let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
+    let first = pack.clone() * int(4 * lanes) + row.start.clone() * int(4);
+    let spot = |part: &Expr| {
+        let slot = pack.clone() * int(4) + part.clone();
+        let own = match (packs, steps) {
+            (_, 1) => slot.clone(),
+            (1, _) => part.clone(),
+            _ => (pack.clone() % int(packs)) * int(4) + part.clone(),
+        };
+        Spot { slot, own, pack: Some((pack.clone(), part.clone())) }
+    };
+    let parts = [int(0), int(4), int(1)];
+    if row.aligned {
+        let first = lowering.local("first", ty, first);
+        return lowering.when_some(row.inside(&first), |lowering| {
+            let packed = row.begin_pack(lowering);
+            lowering.each("part", Type::I32, parts, Unroll::Full, |lowering, part| {
+                visit(lowering, row, inner, first.clone() + part.clone(), spot(&part), write)
+            })?;
+            row.end_pack(lowering, inner, packed, first)
+        });
+    }
+    lowering.each("part", Type::I32, parts, Unroll::Full, |lowering, part| {
+        let position = lowering.local(&wish, ty, first.clone() + part.clone());
+        lowering.when_some(row.inside(&position), |lowering| {
+            visit(lowering, row, inner, position, Spot { pack: None, ..spot(&part) }, write)
+        })
+    })
+}
+
+fn visit(lowering: &mut Lowering, row: &Row, inner: &[Ranged], position: Expr, spot: Spot, write: Write) -> Result<(), Error> {
+    at_position(lowering, inner, position)?;
+    for held in &row.held {
+        let element = match (&spot.pack, held.packed) {
+            (Some((pack, part)), true) => held.registers.clone().at(pack.clone()).lane(part.clone()),
+            _ => held.registers.clone().at(spot.slot.clone()),
+        };
+        lowering.computed.extend(held.reads.iter().map(|read| (*read, element.clone())));
+    }
+    for (array, registers) in &row.on_chip {
+        lowering.chip.insert(*array, registers.clone().at(spot.slot.clone()));
+    }
+    write(lowering, spot)
+}
+
 /// The reduction's accumulator over the whole row, in every thread of it.
 fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Expr, Error> {
     let wish = format!("{}_part", reduction.reduce.reducer.name());
     let ty = reduction.accumulator.clone();
     match row.layout {
-        Layout::Lanes { lanes, .. } => {
-            let parts = lowering.registers(&wish, ty, vec![4]);
-            lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+        Layout::Lanes { lanes, packs, .. } => {
+            let parts = lowering.registers(&wish, ty, vec![4 * packs as u32]);
+            lowering.each("part", Type::I32, [int(0), int(4 * packs), int(1)], Unroll::Full, |lowering, part| {
                 lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
                 Ok(())
             })?;
-            positions(lowering, row, inner, |lowering, slot| lowering.accumulate(reduction, parts.clone().at(part_of(slot))))?;
+            positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, parts.clone().at(spot.own)))?;
             let part = |index| parts.clone().at(int(index));
-            let own = reduction.combine(reduction.combine(part(0), part(1)), reduction.combine(part(2), part(3)));
-            Ok(call("butterfly", vec![int(lanes), own, reduction.functor()]))
+            // Packs are further apart than the lanes of a pack: in the lane, across lanes, then across packs.
+            let mut values: Vec<Expr> = (0..packs)
+                .map(|pack| {
+                    let low = reduction.combine(part(4 * pack), part(4 * pack + 1));
+                    let high = reduction.combine(part(4 * pack + 2), part(4 * pack + 3));
+                    call("butterfly", vec![int(lanes), reduction.combine(low, high), reduction.functor()])
+                })
+                .collect();
+            while values.len() > 1 {
+                values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
+            }
+            values.pop().ok_or_else(|| Error::Bug("a row without accumulators".into()))
         }
         Layout::Registers { groups, .. } => {
             let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
@@ -461,15 +580,6 @@ fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ran
             Ok(call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()]))
         }
         Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
-    }
-}
-
-/// The accumulator within a lane that a register slot belongs to.
-fn part_of(slot: Expr) -> Expr {
-    match slot {
-        // `step * 4 + part`
-        Expr::Binary("+", _, part) => *part,
-        slot => slot,
     }
 }
 

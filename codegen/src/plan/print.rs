@@ -8,6 +8,11 @@ use crate::formula::Formula;
 use crate::kernel::Argument;
 use crate::plan::{CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, Unroll};
 
+/// A plan's text form.
+pub fn print(plan: &Plan) -> String {
+    plan.to_string()
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "plan {}", self.name)?;

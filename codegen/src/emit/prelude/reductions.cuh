@@ -61,6 +61,10 @@ template <class T> __device__ __forceinline__ Best<T> nothing(T any) {
     return Best<T>{any, -1};
 }
 
+template <class T> __device__ __forceinline__ T value_of(Best<T> best) {
+    return best.value;
+}
+
 template <class T> __device__ __forceinline__ long long index_of(Best<T> best) {
     return best.index;
 }
