@@ -56,7 +56,6 @@ fn enter<'k>(mut solver: Solver<'k>, scope: &[Scope]) -> Solver<'k> {
 
 /// Whether a subscript lies in its array wherever it is evaluated.
 pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: ExprId) -> bool {
-    effort::question();
     let plain = scope.iter().any(|entry| match entry {
         Scope::Range(ranged) => {
             let zero = matches!(kernel.exprs[ranged.lo].kind, crate::program::ExprKind::Literal(crate::program::Literal::Int(value)) if value >= 0);
@@ -82,7 +81,6 @@ pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: 
 
 /// Whether an extent is at least 0 at every call. Counts on the conditions and the parameters alone.
 pub(crate) fn not_negative(kernel: &Kernel, extent: ExprId) -> bool {
-    effort::question();
     Solver::new(kernel, false).proves_at_least(extent, 0)
 }
 
@@ -96,7 +94,6 @@ pub(crate) fn same_within(kernel: &Kernel, scope: &[Scope], a: ExprId, b: ExprId
     if a == b || kernel.exprs[a].kind == kernel.exprs[b].kind {
         return true;
     }
-    effort::question();
     let mut solver = solver(kernel, scope);
     let (a, b) = (solver.terms.term(a), solver.terms.term(b));
     if a.poly == b.poly {
@@ -109,7 +106,6 @@ pub(crate) fn same_within(kernel: &Kernel, scope: &[Scope], a: ExprId, b: ExprId
 
 /// Whether a condition follows from a kernel's own, or contradicts them.
 pub(crate) fn decide(kernel: &Kernel, condition: ExprId) -> Truth {
-    effort::question();
     let refuted = |holds: bool| {
         let mut solver = Solver::new(kernel, true);
         solver.assume(condition, holds);

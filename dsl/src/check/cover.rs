@@ -24,7 +24,6 @@ pub(crate) fn check(kernel: &Kernel, source: &Source, array: ArrayId, statements
     if rank == 0 {
         return defines.get(1).map(|second| twice(kernel, array, defines[0], second, None));
     }
-    prover::effort::question();
     let mut solver = prover::solver(kernel, &[]);
     let progressions = defines.iter().map(|statement| {
         let subscripts = statement.subscripts.iter();

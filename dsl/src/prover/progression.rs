@@ -142,6 +142,7 @@ pub(crate) fn each_point(trial: &mut Trial, ranges: &[Ranged], f: &mut dyn FnMut
 /// Calls `f` for small extents that satisfy a kernel's conditions, until it says to stop. Scalars are
 /// tried alike.
 pub(crate) fn try_dims(kernel: &Kernel, roots: &[ExprId], largest: i128, f: &mut dyn FnMut(&mut Trial) -> bool) {
+    super::effort::question();
     let Some(Related { conditions, shapes, names }) = super::search::related(kernel, roots) else { return };
     let mut trial = Trial::new(kernel);
     let limit = names.limit(largest, 1024);

@@ -150,6 +150,7 @@ fn evaluate(
 /// Looks for extents and index values that satisfy a scope and a kernel's conditions and put `index` outside of
 /// `0..extent`. Without an extent: that make `index` negative. Prefers arrays that have elements.
 pub(crate) fn counterexample(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>) -> Option<Counterexample> {
+    super::effort::question();
     let any = find(kernel, scope, index, extent, 0)?;
     if any.extent > 0 || extent.is_none() {
         return Some(any);

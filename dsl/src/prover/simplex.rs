@@ -114,7 +114,7 @@ fn solve(mut table: Vec<Vec<Fraction>>, width: usize) -> Option<bool> {
             }
         }
         let (_, pivot) = best?;
-        super::effort::spend(8 * height * width)?;
+        super::effort::spend(height * width)?;
         let divisor = table[pivot][column];
         for value in table[pivot].iter_mut() {
             *value = value.over(divisor)?;

@@ -354,6 +354,7 @@ impl<'k> Solver<'k> {
 
     /// Whether a polynomial is at least 0.
     pub(crate) fn proves(&mut self, risky: BTreeSet<Atom>, goal: Option<Poly>) -> bool {
+        super::effort::question();
         self.define_atoms();
         let Some(goal) = goal else { return false };
         if !risky.is_subset(&self.tame) {
@@ -371,6 +372,7 @@ impl<'k> Solver<'k> {
 
     /// Whether the facts contradict one another.
     pub(crate) fn impossible(&mut self) -> bool {
+        super::effort::question();
         self.define_atoms();
         self.define_quotients();
         let facts = self.facts.clone();
