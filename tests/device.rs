@@ -6,7 +6,7 @@ mod common;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use common::{Case, Setting, values};
+use common::{Case, Setting, on_cpu, values};
 use gpukc::codegen::{self, error::Error, facts::Facts};
 use gpukc::cpu::Tensor;
 use gpukc::dsl::call::Bindings;
@@ -37,7 +37,7 @@ fn same_bytes(case: &Case, run: &Setting, device: &Device, compiler: &Compiler) 
     let kernel = case.kernel(&program);
     let bindings = run.bind(kernel);
     let arrays = run.arrays(kernel, &bindings);
-    let expected = gpukc::cpu::run(&program, kernel, &bindings, &arrays).map_err(|error| error.describe(Some(&case.source)))?;
+    let expected = on_cpu(&program, kernel, &bindings, &arrays)?;
     for (facts, what) in [(Facts::of_call(kernel, &bindings), "the call's text"), (Facts::default(), "the general text")] {
         let found = match on_gpu(&program, kernel, &bindings, &arrays, &facts, device, compiler) {
             Err(Problem::Limit(_)) if case.plan.contains_key("limit") => continue,

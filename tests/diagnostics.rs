@@ -17,7 +17,12 @@ use gpukc::dsl::source::Source;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Codes without a file, and why.
-const WITHOUT_FILE: &[(u16, &str)] = &[(91, "a fault of ours: no text shows it")];
+const WITHOUT_FILE: &[(u16, &str)] = &[
+    (90, "the parser refuses such nesting first, with GK0006"),
+    (91, "a fault of ours: no text shows it"),
+    (104, "the parser refuses reserved words first, with GK0003"),
+    (308, "the parser refuses malformed numbers first, with GK0004"),
+];
 
 fn main() -> ExitCode {
     let paths = files("tests/diagnostics", "gk");

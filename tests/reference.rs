@@ -10,7 +10,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::values::{self, Number};
-use common::{checked, root};
+use common::{checked, on_cpu, root};
 use gpukc::cpu::Tensor;
 use gpukc::dsl::call::{CallArgument, bind};
 use gpukc::dsl::diagnostic::render;
@@ -141,7 +141,7 @@ fn run(source: &Source, text: &str) -> Result<(), String> {
         })
         .collect();
     let bindings = bind(kernel, &arguments).map_err(|error| error.describe(Some(source)))?;
-    let results = gpukc::cpu::run(&program, kernel, &bindings, &tensors).map_err(|error| error.describe(Some(source)))?;
+    let results = on_cpu(&program, kernel, &bindings, &tensors)?;
     for (&id, result) in kernel.results.iter().zip(&results) {
         let array = &kernel.arrays[id];
         let wanted = tensor(array.element, value(&array.name)?);

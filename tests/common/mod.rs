@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use gpukc::codegen::facts::Facts;
 use gpukc::codegen::target::Target;
-use gpukc::cpu::Tensor;
+use gpukc::cpu::{Argument, Options, Tensor};
 use gpukc::dsl::call::{self, Bindings, CallArgument};
 use gpukc::dsl::program::{Kernel, Literal, Parameter, Program};
 use gpukc::dsl::source::Source;
@@ -121,6 +121,20 @@ impl Case {
 pub fn checked(source: &Source) -> Program {
     let checked = gpukc::dsl::check(source);
     checked.program.unwrap_or_else(|| panic!("\n{}", gpukc::dsl::diagnostic::render::human(source, &checked.problems, false)))
+}
+
+/// Runs a kernel on the CPU device; `arrays` serve its array parameters in order.
+pub fn on_cpu(program: &Program, kernel: &Kernel, bindings: &Bindings, arrays: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let mut arrays = arrays.iter();
+    let arguments: Vec<Argument> = kernel
+        .parameters
+        .iter()
+        .map(|parameter| match parameter {
+            Parameter::Scalar(_) => Argument::Scalar,
+            Parameter::Array(_) => Argument::Array(arrays.next().expect("an array for each parameter")),
+        })
+        .collect();
+    gpukc::cpu::run(program, kernel, bindings, &arguments, &Options::default()).map_err(|error| error.to_string())
 }
 
 impl Setting {

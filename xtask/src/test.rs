@@ -1,4 +1,7 @@
 //! `cargo xtask test` and `cargo xtask gpu`.
+//!
+//! Everything is built in the release profile: the tests evaluate millions of values, and the artefacts are those of the `gpukc`
+//! that users run. `cargo test` while working uses the dev profile, with overflow checks.
 
 use std::process::Command;
 
@@ -9,8 +12,8 @@ use crate::nvrtc;
 pub fn test() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     let nvrtc = nvrtc::provide()?;
-    run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--features", "device", "--", "--deny", "warnings"]))?;
-    run(with(nvrtc, &mut cargo(&["test", "--workspace", "--features", "nvrtc"])))
+    run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--features", "device", "--", "--deny", "warnings"]))?;
+    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "nvrtc"])))
 }
 
 /// The tests of the feature `device`, on this machine's GPU.
