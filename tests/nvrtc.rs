@@ -43,7 +43,9 @@ fn snapshots() -> Vec<Snapshot> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root.join("tests/snapshots")).unwrap() {
         let path = entry.unwrap().path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".cuda.snap")) else { continue };
+        let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".cuda.snap")) else {
+            continue;
+        };
         let text = fs::read_to_string(&path).unwrap();
         let (_, body) = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n")).expect("front matter");
         found.push(Snapshot { name: name.to_owned(), text: body.to_owned() });
@@ -56,7 +58,11 @@ fn snapshots() -> Vec<Snapshot> {
 /// What ptxas says of the entries of one compilation: the most registers, bytes of stack and of spills.
 fn resources(log: &str) -> (u32, u32, u32) {
     let number_before = |line: &str, words: &str| -> u32 {
-        line.split(words).next().filter(|_| line.contains(words)).and_then(|head| head.split_whitespace().last()?.parse().ok()).unwrap_or(0)
+        line.split(words)
+            .next()
+            .filter(|_| line.contains(words))
+            .and_then(|head| head.split_whitespace().last()?.parse().ok())
+            .unwrap_or(0)
     };
     let used = |line: &str| line.split("Used ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0);
     log.lines().fold((0, 0, 0), |(registers, stack, spills), line| {

@@ -80,8 +80,7 @@ struct Value {
 }
 
 fn parse(text: &str) -> Value {
-    let numbers: Vec<String> =
-        text.split(|c: char| "[], ".contains(c)).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let numbers: Vec<String> = text.split(|c: char| "[], ".contains(c)).filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let rows = text.matches('[').count() as i64;
     let shape = match rows {
         0 => vec![],
@@ -146,7 +145,8 @@ fn run(source: &Source, text: &str) -> Result<(), String> {
         let array = &kernel.arrays[id];
         let wanted = tensor(array.element, value(&array.name)?);
         let shown = |tensor: &Tensor| {
-            let words: Vec<String> = tensor.bytes().chunks(array.element.size()).map(|bytes| values::text(array.element, bytes)).collect();
+            let words: Vec<String> =
+                tensor.bytes().chunks(array.element.size()).map(|bytes| values::text(array.element, bytes)).collect();
             format!("{:?} of shape {:?}", words, tensor.shape())
         };
         if wanted.shape() != result.shape() || values::difference(array.element, wanted.bytes(), result.bytes()).is_some() {

@@ -31,7 +31,10 @@ fn files(ending: &str) -> Vec<(String, String)> {
 
 /// Tests, tools, and what runs while building.
 fn is_test(name: &str) -> bool {
-    name.ends_with("build.rs") || Path::new(name).components().any(|part| ["tests", "benches", "examples", "xtask"].iter().any(|folder| part.as_os_str() == *folder))
+    name.ends_with("build.rs")
+        || Path::new(name)
+            .components()
+            .any(|part| ["tests", "benches", "examples", "xtask"].iter().any(|folder| part.as_os_str() == *folder))
 }
 
 /// The text without its unit tests: those stand last in a file, or in files of their own.
@@ -96,7 +99,8 @@ fn nothing_panics_outside_tests() {
     let sources = files(".rs");
     // Unit tests in files of their own: `#[cfg(test)] mod fuzz;`
     let declared = sources.iter().flat_map(|(_, text)| text.split("#[cfg(test)]\nmod ").skip(1));
-    let tests: BTreeSet<String> = declared.filter_map(|rest| rest.split_once(';')).map(|(module, _)| format!("/{module}.rs")).collect();
+    let tests: BTreeSet<String> =
+        declared.filter_map(|rest| rest.split_once(';')).map(|(module, _)| format!("/{module}.rs")).collect();
     for (name, text) in &sources {
         if is_test(name) || tests.iter().any(|file| name.ends_with(file)) {
             continue;
@@ -111,9 +115,13 @@ fn nothing_panics_outside_tests() {
             }
         }
     }
-    faults.extend(PANICS.iter().enumerate().filter(|(entry, _)| !used.contains(entry)).map(|(_, (file, piece, _))| {
-        format!("{file}: `{piece}` is not there any more; take it off the list in tests/tidy.rs")
-    }));
+    faults.extend(
+        PANICS
+            .iter()
+            .enumerate()
+            .filter(|(entry, _)| !used.contains(entry))
+            .map(|(_, (file, piece, _))| format!("{file}: `{piece}` is not there any more; take it off the list in tests/tidy.rs")),
+    );
     report(faults);
 }
 
@@ -162,6 +170,15 @@ fn documents_name_what_exists() {
         }
     }
     report(faults);
+}
+
+#[test]
+fn the_readme_shows_text_that_is_emitted() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let snapshots = files(".cuda.snap");
+    for shown in readme.split("```cuda\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        assert!(snapshots.iter().any(|(_, text)| text.contains(shown)), "no CUDA snapshot holds this text of README.md:\n{shown}");
+    }
 }
 
 #[test]

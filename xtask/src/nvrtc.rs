@@ -47,7 +47,9 @@ fn fetch(folder: &std::path::Path) -> Result<()> {
     // Python without pip: an environment of its own brings one.
     let venv = root().join("target").join("nvrtc-venv");
     run(Command::new(python).args(["-m", "venv"]).arg(&venv)).map_err(|error| {
-        format!("{error}; NVRTC is fetched with Python's pip: install python3-pip or python3-venv, or set GPUKC_NVRTC to an NVRTC library")
+        format!(
+            "{error}; NVRTC is fetched with Python's pip: install python3-pip or python3-venv, or set GPUKC_NVRTC to an NVRTC library"
+        )
     })?;
     install(venv.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python3" }).as_os_str())
 }
