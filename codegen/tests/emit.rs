@@ -76,6 +76,21 @@ fn signs_never_touch() {
 }
 
 #[test]
+fn idle_casts_are_left_out() {
+    for (expr, text) in [
+        (name("n").cast(Type::I64), "n"),
+        (name("i").cast(Type::I64), "(long long)i"),
+        ((name("n") - name("i")).cast(Type::I64), "n - i"),
+        (int(5).cast(Type::I64) * name("i"), "5ll * i"),
+        (name("threadIdx.x").cast(Type::U32), "threadIdx.x"),
+        (call("minimum", vec![(name("i") - int(2)).cast(Type::I32), int(256)]), "minimum(i - 2, 256)"),
+        (Expr::Float(2.5, Type::F32).cast(Type::I32), "(int)2.5f"),
+    ] {
+        assert_eq!(spelled(expr), text);
+    }
+}
+
+#[test]
 fn literals_have_the_suffix_that_they_need() {
     for (expr, text) in [
         (op("n", "*", long(4)), "n * 4"),

@@ -37,12 +37,40 @@ pub fn element_name(ty: Type) -> &'static str {
 
 /// An expression on one line.
 pub fn spell(expr: &Expr, scope: &Scope) -> String {
-    Speller { scope, width: usize::MAX }.layout(expr, None, 0, 0)
+    Speller { scope, width: usize::MAX }.layout(&without_idle_casts(expr, scope), None, 0, 0)
 }
 
 /// An expression that becomes a value of type `ty`, on lines indented by `indent`, the first starting at `column`.
 pub fn spell_as(expr: &Expr, ty: Option<Type>, scope: &Scope, indent: usize, column: usize) -> String {
-    Speller { scope, width: WIDTH }.layout(expr, ty, indent, column)
+    Speller { scope, width: WIDTH }.layout(&without_idle_casts(expr, scope), ty, indent, column)
+}
+
+/// The expression without casts to the type that an operand has anyhow.
+fn without_idle_casts(expr: &Expr, scope: &Scope) -> Expr {
+    let inner = |a: &Expr| Box::new(without_idle_casts(a, scope));
+    let all = |exprs: &[Expr]| exprs.iter().map(|a| without_idle_casts(a, scope)).collect();
+    match expr {
+        Expr::Cast(ty, a) => match (ty, *inner(a)) {
+            (CudaType::Element(ty), Expr::Int(value, own)) if ty.size() >= 4 && represents(*ty, value, own) => {
+                Expr::Int(value, *ty)
+            }
+            (CudaType::Element(ty), a) if scope.type_of(&a) == Some(*ty) => a,
+            (ty, a) => Expr::Cast(ty.clone(), Box::new(a)),
+        },
+        Expr::Int(..) | Expr::Float(..) | Expr::Bool(_) | Expr::Name(_) => expr.clone(),
+        Expr::Element(array, indices) => Expr::Element(inner(array), all(indices)),
+        Expr::Lane(pack, lane) => Expr::Lane(inner(pack), inner(lane)),
+        Expr::Wide(ty, lanes, array, index) => Expr::Wide(*ty, *lanes, inner(array), inner(index)),
+        Expr::Unary(op, a) => Expr::Unary(op, inner(a)),
+        Expr::Binary(op, a, b) => Expr::Binary(op, inner(a), inner(b)),
+        Expr::Conditional(a, b, c) => Expr::Conditional(inner(a), inner(b), inner(c)),
+        Expr::Call(function, arguments) => Expr::Call(function.clone(), all(arguments)),
+    }
+}
+
+fn represents(ty: Type, value: i128, own: Type) -> bool {
+    let (lowest, highest) = ty.integer_range();
+    ty.is_integer() && own.is_integer() && (lowest..=highest).contains(&value)
 }
 
 /// C++'s precedences; larger binds tighter.

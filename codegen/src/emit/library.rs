@@ -11,12 +11,14 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     include_str!("prelude/types.cuh"),
     include_str!("prelude/integers.cuh"),
     include_str!("prelude/floats.cuh"),
     include_str!("prelude/indices.cuh"),
     include_str!("prelude/reductions.cuh"),
+    include_str!("prelude/scans.cuh"),
+    include_str!("prelude/atomics.cuh"),
 ];
 
 /// Types that select overloads.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use gpukc_dsl::types::Type;
 
+use crate::emit::WIDTH;
 use crate::emit::expr::{spell, spell_as, type_name};
 use crate::emit::scope::{Scope, root};
 use crate::plan::{CudaType, Expr, Node, Unroll, walk_nodes};
@@ -51,7 +52,14 @@ impl Writer {
 
     /// `prefix expr suffix` on a line, or on several where it is too long.
     fn expression_line(&mut self, prefix: &str, expr: &Expr, ty: Option<Type>, suffix: &str) {
-        let spelled = spell_as(expr, ty, &self.scope, self.indent, self.indent + prefix.len() + suffix.len());
+        let flat = spell_as(expr, ty, &self.scope, self.indent, 0);
+        let width = self.indent + prefix.len() + suffix.len();
+        let assigned = prefix.ends_with("= ");
+        if assigned && width + flat.len() > WIDTH && 2 * prefix.len() > WIDTH && !flat.contains('\n') {
+            self.line(prefix.trim_end());
+            return self.line(&format!("    {flat}{suffix}"));
+        }
+        let spelled = spell_as(expr, ty, &self.scope, self.indent, width);
         self.line(&format!("{prefix}{spelled}{suffix}"));
     }
 
@@ -67,7 +75,7 @@ impl Writer {
         match node {
             Node::Comment(text) => {
                 for text in text.lines() {
-                    let comment = super::comment(&[text.to_owned()]);
+                    let comment = crate::emit::header::comment(&[text.to_owned()]);
                     self.line(comment.trim_end());
                 }
             }
@@ -152,7 +160,15 @@ impl Writer {
             Expr::Int(1, _) => format!("{variable}++"),
             step => format!("{variable} += {}", spell_as(step, element(ty), &self.scope, self.indent, 0)),
         };
-        self.line(&format!("for ({} {variable} = {start}; {end}; {advance}) {{", type_name(ty)));
+        let head = [format!("{} {variable} = {start};", type_name(ty)), format!("{end};"), advance];
+        let flat = format!("for ({}) {{", head.join(" "));
+        if self.indent + flat.len() <= WIDTH {
+            self.line(&flat);
+        } else {
+            self.line("for (");
+            head.iter().for_each(|part| self.line(&format!("    {part}")));
+            self.line(") {");
+        }
         self.block(body);
         self.line("}");
         self.scope.leave(depth);

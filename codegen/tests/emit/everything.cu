@@ -50,9 +50,10 @@ struct Sum {
     }
 };
 
-// One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in turn, then
-// neighbours combine, neighbours among those, and so on. The accumulators are visited one after the other; pending
-// holds the subtrees that wait for a right neighbour, as the bits of a binary counter do.
+// One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in
+// turn, then neighbours combine, neighbours among those, and so on. The accumulators are visited one after
+// the other; pending holds the subtrees that wait for a right neighbour, as the bits of a binary counter
+// do.
 template <class T, class Combine, class Step>
 __device__ __forceinline__ T canonical_block(int count, T identity, Combine combine, Step step) {
     T pending[8];
@@ -81,8 +82,8 @@ __device__ __forceinline__ T canonical_block(int count, T identity, Combine comb
     return result;
 }
 
-// One thread reduces up to 4096^LEVELS terms in the canonical order: the values of blocks of 4096 terms are the terms of
-// a reduction in the same order. step takes a term into an accumulator.
+// One thread reduces up to 4096^LEVELS terms in the canonical order: the values of blocks of 4096 terms are
+// the terms of a reduction in the same order. step takes a term into an accumulator.
 template <int LEVELS, class T, class Combine, class Step>
 __device__ __forceinline__ T canonical(long long count, T identity, Combine combine, Step step) {
     if constexpr (LEVELS == 1) {

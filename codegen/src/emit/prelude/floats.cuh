@@ -29,7 +29,8 @@ __device__ __forceinline__ f16 f32_to_f16(float x) {
     if (magnitude > 0x7f800000) return (f16)(sign | 0x7fff);
     if (magnitude >= 0x47800000) return (f16)(sign | 0x7c00);
     // Below 2^-14 the last bit stands for 2^-24, as it does in a float next to 0.5.
-    if (magnitude < 0x38800000) return (f16)(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000));
+    int small = float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000;
+    if (magnitude < 0x38800000) return (f16)(sign | small);
     return (f16)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 #endif
 }
@@ -51,8 +52,8 @@ __device__ __forceinline__ bf16 f32_to_bf16(float x) {
 #endif
 }
 
-// A double to a float whose last bit is odd if the conversion was inexact. Rounding that to a type with at least two
-// bits less gives what rounding the double once gives.
+// A double to a float whose last bit is odd if the conversion was inexact. Rounding that to a type with at
+// least two bits less gives what rounding the double once gives.
 __device__ __forceinline__ float round_to_odd(double x) {
     float nearest = (float)x;
     int bits = float_bits(nearest);
@@ -89,7 +90,8 @@ __device__ __forceinline__ bf16 u64_to_bf16(unsigned long long x) {
 }
 
 __device__ __forceinline__ bf16 i64_to_bf16(long long x) {
-    return x < 0 ? (bf16)(u64_to_bf16(0 - (unsigned long long)x) | 0x8000) : u64_to_bf16((unsigned long long)x);
+    unsigned long long magnitude = x < 0 ? 0 - (unsigned long long)x : (unsigned long long)x;
+    return (bf16)(u64_to_bf16(magnitude) | (x < 0 ? 0x8000 : 0));
 }
 
 // A float to an integer, towards zero; beyond the limits, the limit; NaN gives 0.

@@ -65,12 +65,16 @@ template <class T> __device__ __forceinline__ T value_of(Best<T> best) {
     return best.value;
 }
 
+template <class T> __device__ __forceinline__ T value_of(Best<T> best) {
+    return best.value;
+}
+
 template <class T> __device__ __forceinline__ long long index_of(Best<T> best) {
     return best.index;
 }
 
-// Whether a stands before b by all but its value: b is nothing, or a is the only NaN; among equals, the smaller index.
-// better: a's value beats b's.
+// Whether a stands before b: b is nothing, or only a is NaN, or a's value is better; among equals, the
+// smaller index.
 template <class T> __device__ __forceinline__ bool precedes(Best<T> a, Best<T> b, bool better) {
     bool a_is_number = a.value == a.value, b_is_number = b.value == b.value;
     if (a.index < 0 || b.index < 0) return b.index < 0;
@@ -109,9 +113,10 @@ template <int LANES, class T, class Combine> __device__ __forceinline__ T butter
     return x;
 }
 
-// One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in turn, then
-// neighbours combine, neighbours among those, and so on. The accumulators are visited one after the other; pending
-// holds the subtrees that wait for a right neighbour, as the bits of a binary counter do.
+// One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in
+// turn, then neighbours combine, neighbours among those, and so on. The accumulators are visited one after
+// the other; pending holds the subtrees that wait for a right neighbour, as the bits of a binary counter
+// do.
 template <class T, class Combine, class Step>
 __device__ __forceinline__ T canonical_block(int count, T identity, Combine combine, Step step) {
     T pending[8];
@@ -140,8 +145,8 @@ __device__ __forceinline__ T canonical_block(int count, T identity, Combine comb
     return result;
 }
 
-// One thread reduces up to 4096^LEVELS terms in the canonical order: the values of blocks of 4096 terms are the terms of
-// a reduction in the same order. step takes a term into an accumulator.
+// One thread reduces up to 4096^LEVELS terms in the canonical order: the values of blocks of 4096 terms are
+// the terms of a reduction in the same order. step takes a term into an accumulator.
 template <int LEVELS, class T, class Combine, class Step>
 __device__ __forceinline__ T canonical(long long count, T identity, Combine combine, Step step) {
     if constexpr (LEVELS == 1) {
@@ -160,10 +165,12 @@ __device__ __forceinline__ T canonical(long long count, T identity, Combine comb
     }
 }
 
-// One thread reduces terms in runs: each run ascends with one accumulator; the runs, at most 4096^LEVELS, combine in the
-// canonical order.
+// One thread reduces terms in runs: each run ascends with one accumulator; the runs, at most 4096^LEVELS,
+// combine in the canonical order.
 template <int LEVELS, class T, class Combine, class Step>
-__device__ __forceinline__ T ascending_runs(long long count, long long run, T identity, Combine combine, Step step) {
+__device__ __forceinline__ T ascending_runs(
+    long long count, long long run, T identity, Combine combine, Step step
+) {
     auto take_run = [&](T accumulator, long long number) {
         long long first = run * number, end = first + run < count ? first + run : count;
         T partial = identity;
@@ -181,9 +188,9 @@ __device__ __forceinline__ long long run_length(long long terms, long long wante
     return even < 512 ? 512 : even < 16384 ? even : 16384;
 }
 
-// A row of up to 4096^3 terms, reduced in the canonical order by a thread block. The values of blocks of 4096 terms are the
-// terms of the second level, and those of its blocks the terms of the third. A lane holds four neighbouring accumulators of
-// each; all warps hold the same.
+// A row of up to 4096^3 terms, reduced in the canonical order by a thread block. The values of blocks of
+// 4096 terms are the terms of the second level, and those of its blocks the terms of the third. A lane
+// holds four neighbouring accumulators of each; all warps hold the same.
 template <class T> struct CanonicalLevels {
     T identity;
     T second[4], third[4];
@@ -194,9 +201,13 @@ template <class T> struct CanonicalLevels {
 template <class T> using CanonicalLevelsOfBest = CanonicalLevels<Best<T>>;
 
 template <class T> __device__ __forceinline__ CanonicalLevels<T> start_levels(T identity) {
-    return CanonicalLevels<T>{
-        identity, {identity, identity, identity, identity}, {identity, identity, identity, identity}, identity, 0
-    };
+    T none = identity;
+    return CanonicalLevels<T>{identity, {none, none, none, none}, {none, none, none, none}, none, 0};
+}
+
+// The value of 128 accumulators, four neighbours in each lane.
+template <class T, class Combine> __device__ __forceinline__ T value_of_lanes(const T* own, Combine combine) {
+    return butterfly<32>(combine(combine(own[0], own[1]), combine(own[2], own[3])), combine);
 }
 
 // Ends a block of the second level: its value is a term of the third.
@@ -204,8 +215,7 @@ template <class T, class Combine>
 __device__ __forceinline__ void end_second_level(CanonicalLevels<T>& levels, Combine combine) {
     int lane = (int)threadIdx.x % 32;
     long long term = (levels.blocks - 1) / 4096;
-    T lower = combine(levels.second[0], levels.second[1]), upper = combine(levels.second[2], levels.second[3]);
-    T value = butterfly<32>(combine(lower, upper), combine);
+    T value = value_of_lanes(levels.second, combine);
     if (term == 0) levels.only = value;
     #pragma unroll
     for (int part = 0; part < 4; part++) {
@@ -214,10 +224,13 @@ __device__ __forceinline__ void end_second_level(CanonicalLevels<T>& levels, Com
     }
 }
 
-// Takes the values of further blocks, each in four parts, one from each warp of the 128 threads that reduced it. All
-// threads call it with the same count, a multiple of 128 that divides 4096, or at the end with what is left.
+// Takes the values of further blocks, each in four parts, one from each warp of the 128 threads that
+// reduced it. All threads call it with the same count: a multiple of 128 that divides 4096, or at the end
+// what is left.
 template <class T, class Combine>
-__device__ __forceinline__ void take_blocks(CanonicalLevels<T>& levels, const T* parts, int count, Combine combine) {
+__device__ __forceinline__ void take_blocks(
+    CanonicalLevels<T>& levels, const T* parts, int count, Combine combine
+) {
     int lane = (int)threadIdx.x % 32;
     auto value = [&](int block) {
         const T* part = &parts[4 * block];
@@ -238,7 +251,5 @@ __device__ __forceinline__ void take_blocks(CanonicalLevels<T>& levels, const T*
 template <class T, class Combine>
 __device__ __forceinline__ T finish_levels(CanonicalLevels<T>& levels, Combine combine) {
     if (levels.blocks > 1 && levels.blocks % 4096 != 0) end_second_level(levels, combine);
-    if (levels.blocks <= 4096) return levels.only;
-    T lower = combine(levels.third[0], levels.third[1]), upper = combine(levels.third[2], levels.third[3]);
-    return butterfly<32>(combine(lower, upper), combine);
+    return levels.blocks <= 4096 ? levels.only : value_of_lanes(levels.third, combine);
 }

@@ -1,0 +1,64 @@
+// Bitwise or and and, for accumulations.
+struct BitOr {
+    template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a | b; }
+};
+
+struct BitAnd {
+    template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a & b; }
+};
+
+// The unsigned type whose compare-and-swap serves a type of that many bytes.
+template <int BYTES> struct Swappable { using type = unsigned int; };
+template <> struct Swappable<8> { using type = unsigned long long; };
+
+// Combines a value into memory: tries until no other thread has come between the reading and the writing.
+template <class T, class Combine> __device__ __forceinline__ void accumulate(T* place, T value, Combine combine) {
+    using Bits = typename Swappable<sizeof(T)>::type;
+    union Word {
+        Bits bits;
+        T value;
+    };
+    Word seen;
+    seen.bits = *(volatile Bits*)place;
+    while (true) {
+        Word next, found;
+        next.value = combine(seen.value, value);
+        if (next.bits == seen.bits) return;
+        found.bits = atomicCAS((Bits*)place, seen.bits, next.bits);
+        if (found.bits == seen.bits) return;
+        seen = found;
+    }
+}
+
+// What the hardware combines by itself. Sums of integers wrap, whatever their sign.
+__device__ __forceinline__ void accumulate(int* place, int value, Sum) {
+    atomicAdd(place, value);
+}
+
+__device__ __forceinline__ void accumulate(unsigned int* place, unsigned int value, Sum) {
+    atomicAdd(place, value);
+}
+
+__device__ __forceinline__ void accumulate(long long* place, long long value, Sum) {
+    atomicAdd((unsigned long long*)place, (unsigned long long)value);
+}
+
+__device__ __forceinline__ void accumulate(unsigned long long* place, unsigned long long value, Sum) {
+    atomicAdd(place, value);
+}
+
+__device__ __forceinline__ void accumulate(float* place, float value, Sum) {
+    atomicAdd(place, value);
+}
+
+__device__ __forceinline__ void accumulate(double* place, double value, Sum) {
+    atomicAdd(place, value);
+}
+
+__device__ __forceinline__ void accumulate(int* place, int value, Minimum) {
+    atomicMin(place, value);
+}
+
+__device__ __forceinline__ void accumulate(int* place, int value, Maximum) {
+    atomicMax(place, value);
+}
