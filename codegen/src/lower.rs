@@ -5,6 +5,7 @@
 //! 3. Each group is lowered by its schedule, a file each: `map`, `transpose`, `rows`, `split`, `columns`, `contract`, and
 //!    `serial` reductions inside any of them for what no schedule takes.
 
+mod accumulate;
 mod columns;
 mod context;
 mod contract;
@@ -15,6 +16,7 @@ mod map;
 mod place;
 mod reduction;
 mod rows;
+mod scan;
 mod split;
 mod transpose;
 
@@ -49,6 +51,8 @@ pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowere
             Schedule::Split => split::lower(&mut lowering, group)?,
             Schedule::Columns => columns::lower(&mut lowering, group)?,
             Schedule::Contract => contract::lower(&mut lowering, group)?,
+            Schedule::Scan => scan::lower(&mut lowering, group)?,
+            Schedule::Accumulate => accumulate::lower(&mut lowering, group)?,
         }
     }
     lowering.finish()

@@ -22,6 +22,10 @@ pub enum Schedule {
     Columns,
     /// Register tiles over shared-memory tiles, for sharing reductions.
     Contract,
+    /// Blocks scanned each by itself, and totals of blocks.
+    Scan,
+    /// Atomic combinations into an array.
+    Accumulate,
 }
 
 /// Statements, by number, that one schedule computes together.
@@ -52,6 +56,13 @@ pub fn group(kernel: &Kernel, facts: &Facts) -> Vec<Group> {
 
 /// The one reduction of a statement that makes up its whole space, with what surrounds it as its epilogue.
 pub fn only_reduction<'k>(kernel: &'k Kernel, statement: &Statement) -> Option<(ExprId, &'k Reduce)> {
+    let (id, reduce) = only_reduction_or_nested(kernel, statement)?;
+    let nested = walk::has_reduction(kernel, reduce.body) || reduce.filter.is_some_and(|f| walk::has_reduction(kernel, f));
+    (!nested).then_some((id, reduce))
+}
+
+/// The same, where the reduction's own body may hold others, which are computed in place.
+pub fn only_reduction_or_nested<'k>(kernel: &'k Kernel, statement: &Statement) -> Option<(ExprId, &'k Reduce)> {
     let mut found = Vec::new();
     walk::walk(kernel, statement.value, &mut |id| {
         let is = matches!(kernel.exprs[id].kind, ExprKind::Reduce(_));
@@ -62,9 +73,7 @@ pub fn only_reduction<'k>(kernel: &'k Kernel, statement: &Statement) -> Option<(
     });
     let [id] = found.as_slice() else { return None };
     let ExprKind::Reduce(reduce) = &kernel.exprs[*id].kind else { return None };
-    let nested = walk::has_reduction(kernel, reduce.body) || reduce.filter.is_some_and(|f| walk::has_reduction(kernel, f));
-    let guarded = is_guarded(kernel, statement.value, *id);
-    (!nested && !guarded).then_some((*id, reduce.as_ref()))
+    (!is_guarded(kernel, statement.value, *id)).then_some((*id, reduce.as_ref()))
 }
 
 /// Whether `inner` stands where it may be left unevaluated.
@@ -93,8 +102,15 @@ pub fn is_plain(kernel: &Kernel, facts: &Facts, statement: &Statement) -> bool {
 }
 
 fn schedule(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Schedule {
+    if super::accumulates(statement.kind) {
+        return Schedule::Accumulate;
+    }
     if !is_plain(kernel, facts, statement) {
         return Schedule::Map;
+    }
+    let scan = only_reduction_or_nested(kernel, statement);
+    if scan.is_some_and(|(_, reduce)| super::scan::applies(kernel, facts, statement, reduce)) {
+        return Schedule::Scan;
     }
     match only_reduction(kernel, statement) {
         Some((_, reduce)) => match reduce.order {

@@ -8,7 +8,6 @@
 use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript};
 use gpukc_dsl::types::Type;
 
-use super::accumulates;
 use super::context::{Flat, Lowering};
 use super::expr::{access, flat_coefficient};
 use super::group::{Group, is_flat};
@@ -29,9 +28,6 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         let statement = lowering.kernel.statements[number].clone();
         if matches!(lowering.places.of(statement.array), Place::Inline(_)) {
             continue;
-        }
-        if accumulates(statement.kind) {
-            return Err(Error::limit(statement.span, "accumulation runs on the CPU device only (`--device cpu`)"));
         }
         lowering.begin_launch(&[statement.array]);
         match wide_shape(lowering, &statement) {

@@ -89,13 +89,31 @@ impl Lowering<'_> {
         })
     }
 
+    /// The accumulator that one term alone makes, in a scan.
+    pub fn term_value(&mut self, reduction: &Reduction) -> Result<Expr, Error> {
+        let term = self.value(reduction.reduce.body)?;
+        Ok(match reduction.reduce.reducer {
+            Reducer::Argmin | Reducer::Argmax => {
+                let variable = reduction.reduce.variables.first().map(|v| v.variable);
+                let index = variable.and_then(|v| self.variables.get(&v).cloned()).unwrap_or(int(0));
+                let term = super::expr::cast(term, reduction.term, widened(reduction.term));
+                call("best", vec![term, index.cast(Type::I64)])
+            }
+            Reducer::Count => term.choose(Expr::Int(1, Type::I64), Expr::Int(0, Type::I64)),
+            _ => term,
+        })
+    }
+
     /// A reduction that the current thread computes on the spot.
     pub fn reduce_in_place(&mut self, id: ExprId) -> Result<Expr, Error> {
         let reduction = self.reduction(id)?;
         let span = self.kernel.exprs[id].span;
         let result = match &reduction.reduce.order {
-            Order::Scan(_) => return Err(Error::limit(span, "scans run on the CPU device only (`--device cpu`)")),
-            Order::Exact => self.loops(&reduction)?,
+            // A scan that no schedule took: of floats in the scan order, which a serial loop does not follow.
+            Order::Scan(_) if !is_exact(&reduction) => {
+                return Err(Error::limit(span, "a float scan inside another reduction or under a condition"));
+            }
+            Order::Exact | Order::Scan(_) => self.loops(&reduction)?,
             Order::Canonical => self.in_order(&reduction, "canonical", None)?,
             Order::Sharing(free) => {
                 let wanted = self.wanted_runs(free)?;
@@ -254,6 +272,11 @@ impl Reduction {
     fn functor_call(&self) -> String {
         format!("{}()", self.functor)
     }
+}
+
+/// Whether the order of terms changes nothing.
+fn is_exact(reduction: &Reduction) -> bool {
+    !reduction.result.is_float() || !matches!(reduction.reduce.reducer, Reducer::Sum | Reducer::Prod | Reducer::Mean)
 }
 
 /// The type in which argmin and argmax compare.

@@ -56,7 +56,7 @@ pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, r
     for number in 1..=3 {
         let blocks = terms.clone().div_ceil(BLOCK).max(1);
         let last = number == 3 || lowering.facts.bound(&terms).is_some_and(|bound| bound <= BLOCK) || terms.constant().is_some_and(|n| n <= BLOCK);
-        let target = (!last).then(|| partials(lowering, reduction, number, results.clone().times(blocks.clone())));
+        let target = (!last).then(|| partials(lowering, reduction, &format!("blocks{number}"), results.clone().times(blocks.clone())));
         let next_needed = needed.clone().times(blocks.clone().minus(1).min(1));
         levels.push(Level { number, terms, blocks: blocks.clone(), source, target, needed });
         if last {
@@ -67,14 +67,15 @@ pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, r
     levels
 }
 
-fn partials(lowering: &mut Lowering, reduction: &Reduction, number: usize, count: Formula) -> Partials {
+/// Scratch memory for `count` accumulators.
+pub fn partials(lowering: &mut Lowering, reduction: &Reduction, wish: &str, count: Formula) -> Partials {
     let stem = reduction.reduce.reducer.name();
     let element = match reduction.accumulator {
         CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
     };
-    let values = lowering.scratch(&format!("{stem}_blocks{number}"), count.clone().times(element.size() as i64));
+    let values = lowering.scratch(&format!("{stem}_{wish}"), count.clone().times(element.size() as i64));
     let indices = matches!(reduction.accumulator, CudaType::Best(_))
-        .then(|| lowering.scratch(&format!("{stem}_at{number}"), count.times(8)));
+        .then(|| lowering.scratch(&format!("{stem}_{wish}_at"), count.times(8)));
     Partials { values, indices, element }
 }
 

@@ -65,10 +65,6 @@ template <class T> __device__ __forceinline__ T value_of(Best<T> best) {
     return best.value;
 }
 
-template <class T> __device__ __forceinline__ T value_of(Best<T> best) {
-    return best.value;
-}
-
 template <class T> __device__ __forceinline__ long long index_of(Best<T> best) {
     return best.index;
 }

@@ -1,0 +1,258 @@
+//! Accumulations (`h[k[i]] += e`): a thread per iteration combines its value into the array by an atomic operation.
+//!
+//! The array starts at the operator's identity or at its earlier definition. Types narrower than a word are accumulated in their
+//! widened type in scratch memory and stored once, at the end; bool as an `int`. Integer results do not depend on the order; of
+//! floats under `@deterministic`, a thread per element visits all iterations in ascending order instead.
+
+use gpukc_dsl::program::{ArrayId, Statement, StatementKind};
+use gpukc_dsl::types::{AccumulateOp, Type};
+
+use super::context::Lowering;
+use super::expr::{binary, cast, extreme, zero};
+use super::group::Group;
+use super::map::suffix;
+use crate::error::Error;
+use crate::formula::Formula;
+use crate::plan::{Expr, Node, Unroll, call, int, name};
+
+/// Threads of a block.
+const THREADS: i64 = 256;
+/// Most blocks of a grid-stride launch.
+const MOST_BLOCKS: i64 = 1 << 16;
+
+/// Where an array is accumulated.
+#[derive(Clone, Copy)]
+struct Container {
+    array: ArrayId,
+    element: Type,
+    /// The type that is accumulated in.
+    wide: Type,
+    /// Scratch memory of that type, if it is not the array's own.
+    scratch: Option<usize>,
+}
+
+/// Lowers an accumulation.
+pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
+    for &number in &group.statements {
+        let statement = lowering.kernel.statements[number].clone();
+        let StatementKind::Accumulate { op, from_identity } = statement.kind else {
+            return Err(Error::Bug("an accumulation that is none".into()));
+        };
+        let same = |other: &Statement| other.array == statement.array && super::accumulates(other.kind);
+        let statements = &lowering.kernel.statements;
+        let is_first = !statements[..number].iter().any(same);
+        let is_last = !statements[number + 1..].iter().any(same);
+        let container = container(lowering, &statement, is_first)?;
+        if is_first {
+            begin(lowering, &statement, container, op, from_identity)?;
+        }
+        if statement.attributes.deterministic && container.element.is_float() {
+            in_order(lowering, &statement, container, op)?;
+        } else {
+            atomically(lowering, &statement, container, op)?;
+        }
+        if is_last && container.scratch.is_some() {
+            finish(lowering, &statement, container)?;
+        }
+    }
+    Ok(())
+}
+
+fn container(lowering: &mut Lowering, statement: &Statement, is_first: bool) -> Result<Container, Error> {
+    let array = lowering.kernel.arrays[statement.array].clone();
+    let element = array.element;
+    let wide = if element == Type::Bool { Type::I32 } else { element.widened() };
+    let scratch = if wide == element {
+        None
+    } else {
+        let wish = format!("{}_wide", array.name.replace('.', "_"));
+        if is_first {
+            let bytes = lowering.elements(&array)?.times(wide.size() as i64);
+            Some(lowering.scratch(&wish, bytes))
+        } else {
+            lowering.plan.scratch.iter().position(|s| s.name == wish)
+        }
+    };
+    Ok(Container { array: statement.array, element, wide, scratch })
+}
+
+impl Container {
+    fn pointer(self, lowering: &mut Lowering, written: bool) -> Expr {
+        match self.scratch {
+            Some(scratch) => lowering.scratch_pointer(scratch, self.wide, written),
+            None => lowering.pointer(self.array),
+        }
+    }
+}
+
+/// A grid-stride launch over a number of points.
+fn over(
+    lowering: &mut Lowering,
+    points: &Formula,
+    suffix: &str,
+    notes: Vec<String>,
+    write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let count = lowering.size(points, "points");
+    let lo = name("blockIdx.x").cast(ty) * int(THREADS) + name("threadIdx.x").cast(Type::I32);
+    let step = name("gridDim.x").cast(ty) * int(THREADS);
+    lowering.each("point", ty, [lo, count, step], Unroll::Default, write)?;
+    let grid = [points.clone().div_ceil(THREADS).min(MOST_BLOCKS), 1.into(), 1.into()];
+    lowering.end_launch(suffix, "accumulate", notes, grid, [THREADS as u32, 1, 1]);
+    Ok(())
+}
+
+fn named(lowering: &Lowering, statement: &Statement, what: &str) -> String {
+    let stem = suffix(lowering, statement);
+    if stem.is_empty() { what.to_string() } else { format!("{stem}_{what}") }
+}
+
+/// Fills the container with what the array starts at.
+fn begin(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    container: Container,
+    op: AccumulateOp,
+    from_identity: bool,
+) -> Result<(), Error> {
+    if !from_identity && container.scratch.is_none() {
+        return Ok(());
+    }
+    let written: &[ArrayId] = if container.scratch.is_none() { &[container.array] } else { &[] };
+    lowering.begin_launch(written);
+    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
+    let target = container.pointer(lowering, true);
+    let what = named(lowering, statement, "start");
+    over(lowering, &elements, &what, vec!["What the accumulation starts at.".into()], |lowering, point| {
+        let value = if from_identity {
+            identity(op, container)
+        } else {
+            let own = lowering.pointer(container.array).at(point.clone());
+            cast(own, container.element, container.wide)
+        };
+        lowering.push(Node::Assign(target.at(point), value));
+        Ok(())
+    })
+}
+
+/// Converts the container to the array's own type.
+fn finish(lowering: &mut Lowering, statement: &Statement, container: Container) -> Result<(), Error> {
+    lowering.begin_launch(&[container.array]);
+    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
+    let source = container.pointer(lowering, false);
+    let target = lowering.pointer(container.array);
+    let what = named(lowering, statement, "store");
+    let note = format!("The results, accumulated in {}, stored once as {}.", container.wide, container.element);
+    over(lowering, &elements, &what, vec![note], |lowering, point| {
+        let value = cast(source.at(point.clone()), container.wide, container.element);
+        lowering.push(Node::Assign(target.at(point), value));
+        Ok(())
+    })
+}
+
+/// Evaluates the iteration whose variables are bound: `take` gets the element's offset and the value in the wide type.
+fn iteration(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    container: Container,
+    take: impl FnOnce(&mut Lowering, Expr, Expr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (indices, conditions) = lowering.guarded_indices(statement.array, &statement.subscripts)?;
+    let inside = conditions.into_iter().reduce(Expr::and);
+    lowering.when_some(inside, |lowering| {
+        let offset = lowering.row_major(statement.array, indices)?;
+        let from = lowering.kernel.exprs[statement.value].ty;
+        let value = lowering.value(statement.value)?;
+        take(lowering, offset, cast(value, from, container.wide))
+    })
+}
+
+fn atomically(lowering: &mut Lowering, statement: &Statement, container: Container, op: AccumulateOp) -> Result<(), Error> {
+    let written: &[ArrayId] = if container.scratch.is_none() { &[container.array] } else { &[] };
+    lowering.begin_launch(written);
+    let points = lowering.points(&statement.variables)?;
+    let target = container.pointer(lowering, true);
+    let mut what = suffix(lowering, statement);
+    if lowering.plan.launches.iter().any(|l| l.entry.ends_with(&what)) && !what.is_empty() {
+        what += "_more";
+    }
+    let notes = vec!["A thread per iteration, grid-stride; values meet in the array by atomic operations.".into()];
+    over(lowering, &points, &what, notes, |lowering, point| {
+        lowering.decode(&statement.variables, point)?;
+        iteration(lowering, statement, container, |lowering, offset, value| {
+            let place = Expr::Unary("&", Box::new(target.at(offset)));
+            lowering.push(Node::Call("accumulate".into(), vec![place, value, call(functor(op), Vec::new())]));
+            Ok(())
+        })
+    })
+}
+
+/// A thread per element visits every iteration in ascending order: the same bits every time, at a price.
+fn in_order(lowering: &mut Lowering, statement: &Statement, container: Container, op: AccumulateOp) -> Result<(), Error> {
+    let written: &[ArrayId] = if container.scratch.is_none() { &[container.array] } else { &[] };
+    lowering.begin_launch(written);
+    let ty = lowering.index_type();
+    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
+    let iterations = lowering.points(&statement.variables)?;
+    let target = container.pointer(lowering, true);
+    let what = suffix(lowering, statement);
+    let notes = vec!["@deterministic: a thread per element takes its values in ascending order of the iterations.".into()];
+    over(lowering, &elements, &what, notes, |lowering, element| {
+        let so_far = lowering.variable("so_far", container.wide, Some(target.clone().at(element.clone())));
+        let count = lowering.size(&iterations, "iterations");
+        lowering.each("iteration", ty, [int(0), count, int(1)], Unroll::Default, |lowering, number| {
+            lowering.decode(&statement.variables, number)?;
+            iteration(lowering, statement, container, |lowering, offset, value| {
+                lowering.when(offset.binary("==", element.clone()), |lowering| {
+                    let next = combine(op, so_far.clone(), value, container.wide);
+                    lowering.push(Node::Assign(so_far.clone(), next));
+                    Ok(())
+                })
+            })
+        })?;
+        lowering.push(Node::Assign(target.at(element), so_far));
+        Ok(())
+    })
+}
+
+fn functor(op: AccumulateOp) -> &'static str {
+    match op {
+        AccumulateOp::Add => "Sum",
+        AccumulateOp::Mul => "Product",
+        AccumulateOp::Min => "Minimum",
+        AccumulateOp::Max => "Maximum",
+        AccumulateOp::Or => "BitOr",
+        AccumulateOp::And => "BitAnd",
+    }
+}
+
+fn combine(op: AccumulateOp, a: Expr, b: Expr, ty: Type) -> Expr {
+    use gpukc_dsl::types::BinaryOp;
+    match op {
+        AccumulateOp::Add => binary(BinaryOp::Add, a, b, ty, false),
+        AccumulateOp::Mul => binary(BinaryOp::Mul, a, b, ty, false),
+        AccumulateOp::Min => call(extreme("minimum", ty), vec![a, b]),
+        AccumulateOp::Max => call(extreme("maximum", ty), vec![a, b]),
+        AccumulateOp::Or => a.binary("|", b),
+        AccumulateOp::And => a.binary("&", b),
+    }
+}
+
+/// The operator's identity, in the wide type; `min=` and `max=` start at the element type's own limits.
+fn identity(op: AccumulateOp, container: Container) -> Expr {
+    let (element, wide) = (container.element, container.wide);
+    let (low, high) = element.integer_range();
+    match op {
+        AccumulateOp::Add | AccumulateOp::Or => zero(wide),
+        AccumulateOp::Mul if wide.is_float() => Expr::Float(1.0, wide),
+        AccumulateOp::Mul => Expr::Int(1, wide),
+        AccumulateOp::And if element == Type::Bool => Expr::Int(1, wide),
+        AccumulateOp::And if wide.is_signed() => Expr::Int(-1, wide),
+        AccumulateOp::And => Expr::Int(wide.integer_range().1, wide),
+        AccumulateOp::Min if wide.is_float() => Expr::Float(f64::INFINITY, wide),
+        AccumulateOp::Max if wide.is_float() => Expr::Float(f64::NEG_INFINITY, wide),
+        AccumulateOp::Min => Expr::Int(high, wide),
+        AccumulateOp::Max => Expr::Int(low, wide),
+    }
+}
