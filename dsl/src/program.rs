@@ -190,7 +190,7 @@ pub struct Condition {
 /// Why a condition is asked for; for the message when it fails.
 #[derive(Clone, Debug)]
 pub enum ConditionReason {
-    /// A `where` condition, as written.
+    /// A `where` condition, as written; one that a called kernel brings along as `kernel: condition`.
     Where(String),
     /// Axis `axis` of parameter `array` must have this extent.
     Extent(ArrayId, usize),
@@ -209,7 +209,7 @@ pub struct Statement {
     pub variables: Vec<Ranged>,
     /// One per dimension. Of a `Define`: affine and proved. Of an accumulation: anything, with bounds.
     pub subscripts: Vec<Subscript>,
-    /// The value.
+    /// The value: of the element type; of an accumulation, of the widened element type.
     pub value: ExprId,
     /// Definition or accumulation.
     pub kind: StatementKind,
@@ -355,7 +355,7 @@ pub struct Reduce {
     pub body: ExprId,
     /// In which order terms combine.
     pub order: Order,
-    /// Each term is a product that one fused multiply-add accumulates; `body` is the [`BinaryOp::Mul`] node.
+    /// Each term is a product that one fused multiply-add accumulates; `body` is the [`BinaryOp::Mul`] node. Never of a scan.
     pub fused: bool,
 }
 

@@ -142,6 +142,9 @@ impl<'c> Lower<'c> {
             self.outside_term(name, span, &closed);
             return;
         }
+        if !self.unknown.insert(name.to_string()) {
+            return; // said once
+        }
         let mut problem = Diagnostic::error(codes::UNKNOWN_NAME, span, format!("unknown name `{name}`"), "not defined here");
         let guess = nearest(name, self.names.all().map(|(name, _)| name)).map(str::to_string);
         if let Some(guess) = guess {
@@ -257,6 +260,9 @@ impl<'c> Lower<'c> {
     }
 
     pub(crate) fn unknown_array(&mut self, array: &ast::Name) {
+        if !self.unknown.insert(array.text.clone()) {
+            return; // said once
+        }
         let arrays = self.names.all().filter(|(_, binding)| matches!(binding, Binding::Array(_))).map(|(name, _)| name);
         let guess = nearest(&array.text, arrays).map(str::to_string);
         let mut problem =

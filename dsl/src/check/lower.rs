@@ -67,6 +67,8 @@ pub(crate) struct Lower<'c> {
     pub(crate) current: Option<crate::program::ArrayId>,
     /// Whether something could not be typed, here or where it is defined.
     pub(crate) poisoned: bool,
+    /// Unknown names that have been reported.
+    pub(crate) unknown: std::collections::BTreeSet<String>,
     /// What each array of the kernel is defined by, while it is checked.
     pub(crate) defined: Vec<super::define::Defined>,
 }
@@ -98,6 +100,7 @@ impl<'c> Lower<'c> {
             depth: 0,
             current: None,
             poisoned: false,
+            unknown: std::collections::BTreeSet::new(),
             defined: Vec::new(),
         }
     }

@@ -28,6 +28,7 @@ pub(crate) fn classify(kernel: &mut Kernel, statement: usize) {
     }
     for (id, order) in orders {
         if let ExprKind::Reduce(reduce) = &mut kernel.exprs[id].kind {
+            reduce.fused &= !matches!(order, Order::Scan(_)); // a scan adds rounded terms
             reduce.order = order;
         }
     }

@@ -127,6 +127,10 @@ impl Lower<'_> {
         let Some(entry) = self.names.find(&name.text) else {
             let results = self.kernel.results.iter().map(|&id| self.kernel.arrays[id].name.as_str());
             let guess = nearest(&name.text, results).map(str::to_string);
+            if !self.unknown.insert(name.text.clone()) {
+                self.poisoned = true;
+                return None; // said once
+            }
             let message = format!("unknown result `{}`", name.text);
             let mut problem = Diagnostic::error(codes::UNKNOWN_NAME, name.span, message, "no result of this name");
             problem = match guess {
@@ -283,7 +287,7 @@ impl Lower<'_> {
                     alone.push((array, axis, subscript.span));
                 }
             }
-            let hi = if array.is_none() {
+            let hi = if array.is_none_or(|array| self.defined[array.index()].broken) {
                 None // what it ranges over is unknown, and that has been said
             } else if alone.is_empty() {
                 let mut roots: Vec<&ast::Expr> = subscripts.iter().map(|subscript| &subscript.index).collect();

@@ -237,8 +237,8 @@ fn values_have_the_element_type(kernel: &Kernel) -> Verdict {
             Reducer::Argmin | Reducer::Argmax => expr.ty == Type::I64 && reduce.variables.len() == 1,
             Reducer::Mean => false,
         };
-        let fused =
-            !reduce.fused || matches!(kernel.exprs[reduce.body].kind, ExprKind::Binary(BinaryOp::Mul, ..)) && expr.ty.is_float();
+        let product = matches!(kernel.exprs[reduce.body].kind, ExprKind::Binary(BinaryOp::Mul, ..)) && expr.ty.is_float();
+        let fused = !reduce.fused || product && !matches!(reduce.order, Order::Scan(_));
         (!(fine && fused)).then(|| format!("reduction {id:?}"))
     })
 }

@@ -197,7 +197,7 @@ fn carry_out(kernel: &Kernel, text: &str) {
 #[test]
 fn what_is_proved_holds() {
     let mut random = Random(std::env::var("GPUKC_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1));
-    let count: usize = std::env::var("GPUKC_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(600);
+    let count: usize = std::env::var("GPUKC_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
     let mut outcomes = [0; 4];
     for _ in 0..count {
         let text = program(&mut random);

@@ -109,6 +109,15 @@ impl Poly {
         Some(product)
     }
 
+    /// Divided by a literal that divides every coefficient.
+    pub(crate) fn divided(&self, by: i128) -> Option<Poly> {
+        if by == 0 || self.terms.values().any(|coefficient| coefficient % by != 0) {
+            return None;
+        }
+        let terms = self.terms.iter().map(|(monomial, coefficient)| (monomial.clone(), coefficient / by)).collect();
+        Some(Poly { terms })
+    }
+
     /// With an atom replaced by a polynomial.
     pub(crate) fn substitute(&self, atom: Atom, by: &Poly) -> Option<Poly> {
         let mut result = Poly::default();

@@ -266,6 +266,35 @@ impl<'k> Solver<'k> {
                 }
             }
         }
+        self.relate_remainders();
+    }
+
+    /// Remainders of one number by literals of which one divides the other: the smaller is the remainder of the larger.
+    fn relate_remainders(&mut self) {
+        let mut found = Vec::new();
+        for (atom, info) in self.terms.atoms.iter().enumerate().take(64) {
+            let AtomKind::Remainder { n, d, floor } = &info.kind else { continue };
+            found.extend(d.as_constant().filter(|&d| d > 0).map(|d| (atom as Atom, n.clone(), d, *floor)));
+        }
+        for (large, n, by, floor) in &found {
+            for (small, other, d, other_floor) in &found {
+                if n != other || by == d || by % d != 0 || floor != other_floor || !self.facts_bound_below(*large) {
+                    continue;
+                }
+                let q = Poly::atom(self.terms.divide_remainder(*large, *d));
+                // large = d q + small, as both are remainders of a number that is not negative (or of rounding down)
+                let difference = q.times(&Poly::constant(*d)).and_then(|poly| poly.plus(&Poly::atom(*small), 1));
+                let Some(difference) = difference.and_then(|poly| poly.plus(&Poly::atom(*large), -1)) else { continue };
+                self.facts.extend(Poly::default().plus(&difference, -1));
+                self.facts.extend([difference, q]);
+            }
+        }
+        self.defined = self.defined.max(self.terms.atoms.len());
+    }
+
+    /// Whether a fact says that an atom is not negative.
+    fn facts_bound_below(&self, atom: Atom) -> bool {
+        self.facts.iter().any(|fact| single_lower_bound(fact) == Some(atom))
     }
 
     fn define_quotient(&mut self, q: Atom, n: &Poly, d: &Poly, floor: bool) -> Option<()> {

@@ -275,10 +275,20 @@ impl<'k> Terms<'k> {
             let poly = Poly::constant(if quotient { value.0 } else { value.1 });
             return Term { poly, risky };
         }
+        if let Some(exact) = d.as_constant().and_then(|d| n.divided(d)) {
+            return Term { poly: if quotient { exact } else { Poly::default() }, risky };
+        }
         let bounded = self.bounded(&n) && self.bounded(&d);
         let q = self.number(AtomKind::Quotient { n: n.clone(), d: d.clone(), floor }, bounded, None);
         let r = self.number(AtomKind::Remainder { n, d, floor }, bounded, None);
         Term { poly: Poly::atom(if quotient { q } else { r }), risky }
+    }
+
+    /// The quotient and remainder of a remainder by a literal.
+    pub(crate) fn divide_remainder(&mut self, remainder: Atom, d: i128) -> Atom {
+        let (n, d) = (Poly::atom(remainder), Poly::constant(d));
+        self.number(AtomKind::Remainder { n: n.clone(), d: d.clone(), floor: true }, true, None);
+        self.number(AtomKind::Quotient { n, d, floor: true }, true, None)
     }
 
     fn choice(&mut self, a: Term, b: Term, max: bool) -> Term {
