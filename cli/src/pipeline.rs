@@ -10,7 +10,7 @@ use gpukc_cpu::{Argument, Options, RunError, Tensor};
 use gpukc_dsl::program::{ArrayId, Kernel, Program};
 use gpukc_dsl::source::Source;
 use gpukc_runtime::compile::{Binary, Compiler, Wanted};
-use gpukc_runtime::device::Device;
+use gpukc_runtime::device::{Device, Memory};
 use gpukc_runtime::error::{Error, bytes_text};
 use gpukc_runtime::launch::{self, Call};
 
@@ -21,15 +21,7 @@ use crate::report;
 
 /// The checked program's kernel as CUDA text.
 pub fn cuda(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, source: &Source) -> Result<Cuda, Failure> {
-    let cuda = gpukc_codegen::compile(program, kernel, target, facts);
-    cuda.map_err(|error| match error {
-        CodegenError::Limit { message, span } => {
-            let place = source.position(span.start as usize);
-            Failure::program(format!("{}:{}:{}: {message}", source.name(), place.line, place.column))
-                .help("this is not supported on the GPU yet; `--device cpu` runs it")
-        }
-        CodegenError::Bug(message) => Failure::bug(message),
-    })
+    gpukc_codegen::compile(program, kernel, target, facts).map_err(|error| refused(error, source))
 }
 
 /// Compiles CUDA text; says what is wrong with the cache, if something is.
@@ -60,12 +52,12 @@ pub fn ready(
     program: &Program,
     kernel: &Kernel,
     inputs: &Inputs,
-    ordinal: u32,
+    (ordinal, memory): (u32, Memory),
     compiler: &Compiler,
     source: &Source,
 ) -> Result<Ready, Failure> {
     let start = Instant::now();
-    let device = Device::open(ordinal)?;
+    let device = Device::open_with(ordinal, memory)?;
     let opened = Instant::now();
     let target = device.facts().target;
     let cuda = cuda(program, kernel, target, &facts(kernel, inputs), source)?;
@@ -128,6 +120,18 @@ pub fn explanation(number: u16) -> Option<(&'static str, &'static str)> {
 
 /// The plan's text form.
 pub fn plan(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, source: &Source) -> Result<String, Failure> {
-    let _ = (program, kernel, target, facts, source);
-    Err(Failure::usage("--emit plan is not there yet"))
+    let lowered = gpukc_codegen::plan(program, kernel, target, facts).map_err(|error| refused(error, source))?;
+    Ok(gpukc_codegen::plan::print::print(&lowered.plan))
+}
+
+/// A program that checks and is not compiled.
+fn refused(error: CodegenError, source: &Source) -> Failure {
+    match error {
+        CodegenError::Limit { message, span } => {
+            let place = source.position(span.start as usize);
+            Failure::program(format!("{}:{}:{}: {message}", source.name(), place.line, place.column))
+                .help("this is not supported on the GPU yet; `--device cpu` runs it")
+        }
+        CodegenError::Bug(message) => Failure::bug(message),
+    }
 }

@@ -224,6 +224,7 @@ fn compiling_to_text() {
     place.run(&["compile", "scale.gk", "--arch", "sm_80,sm_90a", "-o", "here"]).expect(0, &[]);
     assert!(place.path("here/scale.sm_80.cu").is_file() && place.path("here/scale.sm_90a.cu").is_file());
     place.run(&["compile", "scale.gk", "--arch", "sm_80,sm_90"]).expect(2, &["-o DIR"]);
+    place.run(&["compile", "scale.gk", "--emit", "plan"]).expect(0, &["scale"]);
     place.run(&["compile", "scale.gk", "--arch", "hopper"]).expect(2, &["hopper"]);
     place.run(&["compile", "scale.gk", "--shape", "k=3"]).expect(2, &["no dim `k`"]);
     place.run(&["compile", "scale.gk", "--shape", "n=-3"]).expect(2, &["-3"]);

@@ -87,7 +87,12 @@ impl Compiler {
             let architecture = resolved.architecture.replacen("sm_", "compute_", 1);
             resolved = Resolved { form: Form::Ptx, architecture };
         }
-        let compiled = nvrtc.compile(source, kernel, &options(&resolved.architecture, extra), resolved.form)?;
+        let mut all = options(&resolved.architecture, extra);
+        if nvrtc.version >= (12, 9) {
+            // NVRTC's own cache answers without a log.
+            all.push("--no-cache".to_owned());
+        }
+        let compiled = nvrtc.compile(source, kernel, &all, resolved.form)?;
         let notes = format!("{kernel} {}\n{}", resolved.architecture, compiled.log);
         let entry = Entry { form: resolved.form, notes, image: compiled.image };
         let warning = lookup.warning.or(self.cache.put(&key, &entry));

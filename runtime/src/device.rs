@@ -74,9 +74,23 @@ impl Facts {
     }
 }
 
+/// Where a device's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The driver's pool, which keeps what is freed: for many calls. Its first use takes some ten milliseconds.
+    Pooled,
+    /// Each piece from the system: for one call.
+    Plain,
+}
+
 impl Device {
-    /// Opens a device: its primary context, shared with other users in this process, and a stream.
+    /// Opens a device, with pooled memory.
     pub fn open(ordinal: u32) -> Result<Device, Error> {
+        Device::open_with(ordinal, Memory::Pooled)
+    }
+
+    /// Opens a device: its primary context, shared with other users in this process, and a stream.
+    pub fn open_with(ordinal: u32, memory: Memory) -> Result<Device, Error> {
         let facts = Facts::of(ordinal)?;
         let driver = driver::driver()?;
         let device = driver.device(ordinal)?;
@@ -89,8 +103,8 @@ impl Device {
                 return Err(error);
             }
         };
-        let pools = driver.device_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
-        let ordered = pools.is_ok_and(|supported| supported != 0) && driver.keep_pool(device);
+        let pools = || driver.device_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+        let ordered = memory == Memory::Pooled && pools().is_ok_and(|supported| supported != 0) && driver.keep_pool(device);
         Ok(Device(Arc::new(Inner { driver, device, context, stream, ordered, facts })))
     }
 
@@ -117,6 +131,16 @@ impl Device {
     /// The stream for stream-ordered memory, if the device has that.
     pub(crate) fn ordered(&self) -> Option<CUstream> {
         self.0.ordered.then_some(self.0.stream)
+    }
+
+    /// Free and total memory in bytes, once all that is no longer used has been given back.
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        let driver = self.enter().ok()?;
+        driver.stream_synchronize(self.0.stream).ok()?;
+        if self.0.ordered {
+            driver.trim_pool(self.0.device);
+        }
+        driver.memory_info()
     }
 
     pub(crate) fn is(&self, other: &Device) -> bool {

@@ -109,6 +109,8 @@ functions! {
     pool = cuDeviceGetDefaultMemPool(*mut CUmemoryPool, CUdevice);
     /// Its settings.
     pool_set = cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, *mut c_void);
+    /// Gives back what a pool keeps.
+    pool_trim = cuMemPoolTrimTo(CUmemoryPool, usize);
     /// Free and total memory.
     memory_info = cuMemGetInfo_v2(*mut usize, *mut usize);
     /// Total memory of a device.
@@ -240,6 +242,14 @@ impl Driver {
     pub(crate) fn context_set(&self, context: CUcontext) -> Result<(), Error> {
         // SAFETY: the context is retained by the `Device` that calls this.
         self.check("cuCtxSetCurrent", unsafe { (self.functions.context_set)(context) })
+    }
+
+    /// Gives the memory that the device's pool keeps back to the system.
+    pub(crate) fn trim_pool(&self, device: CUdevice) {
+        let (Some(pool_of), Some(trim)) = (self.functions.pool, self.functions.pool_trim) else { return };
+        let mut pool = ptr::null_mut();
+        // SAFETY: a valid pointer; the pool is the device's own, and only memory that nobody uses leaves it.
+        let _ = unsafe { if pool_of(&mut pool, device) == 0 { trim(pool, 0) } else { 0 } };
     }
 
     /// Free and total memory of the current context's device.

@@ -319,9 +319,7 @@ impl Program {
     fn explain_memory(&self, error: Error, list: Vec<(String, u64)>) -> Error {
         match error {
             Error::OutOfMemory { .. } => {
-                let device = self.device();
-                let memory = device.synchronize().and_then(|()| device.enter()).ok().and_then(|driver| driver.memory_info());
-                Error::OutOfMemory { kernel: Some(self.kernel.name.clone()), wanted: list, memory }
+                Error::OutOfMemory { kernel: Some(self.kernel.name.clone()), wanted: list, memory: self.device().memory() }
             }
             other => other,
         }

@@ -7,7 +7,7 @@ use gpukc_dsl::source::Span;
 use gpukc_dsl::types::Type;
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::{Compiler, Wanted};
-use gpukc_runtime::device::Device;
+use gpukc_runtime::device::{Device, Memory};
 use gpukc_runtime::error::Error;
 use gpukc_runtime::launch::{Call, Program, Scalar, Shape};
 
@@ -137,4 +137,16 @@ fn too_much_memory_names_the_arrays() {
     let error = program.run(&call(1 << 50, 1.0), &[], &[Id::new(1)], &|_| "y".into()).unwrap_err();
     let Error::OutOfMemory { wanted, .. } = &error else { panic!("{error}") };
     assert_eq!(wanted[0].0, "`y`");
+}
+
+#[test]
+fn plain_memory_serves_as_well() {
+    let compiler = Compiler::new(Cache::off());
+    let device = Device::open_with(0, Memory::Plain).unwrap();
+    let binary = compiler.compile(SOURCE, "scale", device.facts().target, Wanted::Binary, &[]).unwrap();
+    let program = Program::load(&device, &kernel(), &binary).unwrap();
+    let outcome = program.run(&call(1, 3.0), &[(Id::new(0), &2f32.to_le_bytes())], &[Id::new(1)], &names).unwrap();
+    assert_eq!(outcome.results[0], 6f32.to_le_bytes());
+    let (free, total) = device.memory().unwrap();
+    assert!(free <= total && total == device.facts().memory_bytes);
 }

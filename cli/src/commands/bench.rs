@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::Compiler;
+use gpukc_runtime::device::Memory;
 use gpukc_runtime::launch::Call;
 use serde_json::json;
 
@@ -29,7 +30,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let inputs = inputs::take(kernel, &args.inputs, &loaded.source)?;
     let compiler = Compiler::new(Cache::from_environment());
     devices::choose(Asked::Cuda(ordinal), &compiler)?;
-    let ready = pipeline::ready(&loaded.program, kernel, &inputs, ordinal, &compiler, &loaded.source)?;
+    let ready = pipeline::ready(&loaded.program, kernel, &inputs, (ordinal, Memory::Pooled), &compiler, &loaded.source)?;
     let told = |error| Failure::runtime(&error, Some(&loaded.source));
     let call = Call::new(kernel, &inputs.bindings);
     let names = |id| kernel.arrays[id].name.clone();

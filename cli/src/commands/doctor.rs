@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::{Compiler, Wanted};
-use gpukc_runtime::device::{Device, Facts};
+use gpukc_runtime::device::{Device, Facts, Memory};
 use gpukc_runtime::driver;
 use gpukc_runtime::error::{Error, bytes_text};
 
@@ -68,7 +68,7 @@ pub fn run() -> Result<(), Failure> {
             });
             line("compilation", shown.map_err(|error| told(error.clone())));
             if target.is_some() && binary.is_ok() {
-                line("context", Device::open(0).map(|device| device.facts().name.clone()).map_err(told));
+                line("context", Device::open_with(0, Memory::Plain).map(|device| device.facts().name.clone()).map_err(told));
             }
         }
     }

@@ -7,6 +7,7 @@ use gpukc_cpu::Tensor;
 use gpukc_dsl::program::Kernel;
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::Compiler;
+use gpukc_runtime::device::Memory;
 use serde_json::{Map, Value, json};
 
 use crate::args::{Format, Run, Stage};
@@ -34,7 +35,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let compiler = Compiler::new(Cache::from_environment());
     let results = match devices::choose(asked, &compiler)? {
         Some(ordinal) => {
-            let ready = pipeline::ready(&loaded.program, kernel, &inputs, ordinal, &compiler, &loaded.source)?;
+            let ready = pipeline::ready(&loaded.program, kernel, &inputs, (ordinal, Memory::Plain), &compiler, &loaded.source)?;
             stats.set("device", json!(format!("cuda:{ordinal}")));
             stats.set("cache_hit", json!(ready.binary.hit));
             stats.set("architecture", json!(ready.binary.architecture));
