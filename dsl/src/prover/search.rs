@@ -184,7 +184,7 @@ fn find(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>,
                 return trial.budget == 0;
             }
             trial.variables.clear();
-            attempt(&mut trial, scope, index, extent, &mut Vec::new()).is_some()
+            attempt(&mut trial, scope, index, extent).is_some()
         });
         if found || trial.budget == 0 {
             break;
@@ -203,7 +203,7 @@ fn find(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>,
         }
     }
     let holds = wrong && satisfied(&mut trial, scope, &conditions, &shapes);
-    holds.then(|| Counterexample { value, extent: limit, dims: trial.dims, scalars: trial.scalars, variables })
+    holds.then_some(Counterexample { value, extent: limit, dims: trial.dims, scalars: trial.scalars, variables })
 }
 
 /// Checks a counterexample from scratch.
@@ -330,7 +330,7 @@ pub(crate) fn compositions(values: &mut Vec<i128>, at: usize, sum: i128, limit: 
 }
 
 /// Tries all values of the variables of a scope; stops at the first that is wrong, leaving the values in the trial.
-fn attempt(trial: &mut Trial, scope: &[Scope], index: ExprId, extent: Option<ExprId>, path: &mut Vec<i128>) -> Option<()> {
+fn attempt(trial: &mut Trial, scope: &[Scope], index: ExprId, extent: Option<ExprId>) -> Option<()> {
     let Some((first, rest)) = scope.split_first() else {
         let value = trial.value(index)?;
         let wrong = match extent {
@@ -347,13 +347,13 @@ fn attempt(trial: &mut Trial, scope: &[Scope], index: ExprId, extent: Option<Exp
             if trial.value(*condition)? != i128::from(*holds) {
                 return None;
             }
-            attempt(trial, rest, index, extent, path)
+            attempt(trial, rest, index, extent)
         }
         Scope::Range(ranged) => {
             let (lo, hi) = (trial.value(ranged.lo)?, trial.value(ranged.hi)?);
             for value in lo..hi.min(lo + 64) {
                 trial.variables.insert(ranged.variable, value);
-                if attempt(trial, rest, index, extent, path).is_some() {
+                if attempt(trial, rest, index, extent).is_some() {
                     return Some(());
                 }
             }

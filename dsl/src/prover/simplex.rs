@@ -120,10 +120,8 @@ fn solve(mut table: Vec<Vec<Fraction>>, width: usize) -> Option<bool> {
             *value = value.over(divisor)?;
         }
         let pivot_row = table[pivot].clone();
-        for row in 0..height {
-            if row != pivot {
-                eliminate(&mut table[row], &pivot_row, column)?;
-            }
+        for (_, row) in table.iter_mut().enumerate().filter(|(at, _)| *at != pivot) {
+            eliminate(row, &pivot_row, column)?;
         }
         eliminate(&mut cost, &pivot_row, column)?;
         basis[pivot] = column;
