@@ -15,7 +15,7 @@ mod statement;
 use std::collections::HashMap;
 
 use crate::emit::expr::{element_name, type_name};
-use crate::emit::header::comment;
+use crate::emit::header::prose;
 use crate::emit::scope::Scope;
 use crate::emit::statement::Writer;
 use crate::plan::{CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, walk_nodes};
@@ -94,7 +94,7 @@ fn device_function(function: &DeviceFunction) -> String {
     let head = format!("__device__ __forceinline__ {result} {}", function.name);
     let mut writer = Writer::new(scope, Some(function.result.clone()));
     writer.nodes(&function.body);
-    comment(&function.doc) + &signature(&head, &parameters) + &writer.finish() + "}\n"
+    prose(&function.doc, 0) + &signature(&head, &parameters) + &writer.finish() + "}\n"
 }
 
 fn global_function(launch: &Launch) -> String {
@@ -105,7 +105,7 @@ fn global_function(launch: &Launch) -> String {
     let mut writer = Writer::new(Scope::of_launch(&launch.parameters), None);
     writer.find_alignments(&launch.body);
     writer.nodes(&launch.body);
-    comment(&launch.notes) + &signature(&head, &parameters) + &writer.finish() + "}\n"
+    prose(&launch.notes, 0) + &signature(&head, &parameters) + &writer.finish() + "}\n"
 }
 
 fn signature(head: &str, parameters: &[String]) -> String {

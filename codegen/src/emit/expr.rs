@@ -241,7 +241,7 @@ impl Speller<'_> {
         };
         let outer = binary_precedence(op);
         let inner = precedence(expr);
-        let loose = inner < outer || inner == outer && side == Side::Right;
+        let loose = inner < outer || inner == outer && side == Side::Right && !matches!(op, "&&" | "||");
         let glued = op == "-" && side == Side::Right && self.index(expr).starts_with('-');
         self.enclosed(expr, loose || glued || confusing(op, expr), wanted, indent, column)
     }

@@ -1,9 +1,9 @@
 //! The comment at the head of a text: what it computes and how it is launched.
 
 use crate::emit::WIDTH;
-use crate::formula::Formula;
+use crate::formula::{Formula, Op};
 use crate::kernel::Argument;
-use crate::plan::{Launch, Parameter, Plan};
+use crate::plan::{Launch, Plan};
 
 /// The head of a plan's text.
 pub fn header(plan: &Plan) -> String {
@@ -38,7 +38,7 @@ pub fn comment(lines: &[String]) -> String {
 }
 
 fn launched(launch: &Launch, sizes: &mut Sizes) -> Vec<String> {
-    let new = sizes.learn(&launch.parameters);
+    let new = sizes.learn(launch);
     let grid: Vec<String> = launch.grid.iter().map(|extent| sizes.shorten(extent).to_string()).collect();
     let block: Vec<String> = launch.block.iter().map(ToString::to_string).collect();
     let mut lines = wrapped(&format!("{}<<<{}, {}>>>  {}", launch.entry, extents(&grid), extents(&block), launch.schedule));
@@ -58,18 +58,36 @@ struct Sizes(Vec<(Formula, String)>);
 
 impl Sizes {
     /// Takes in what the parameters of a launch call by name; gives the definitions that are new.
-    fn learn(&mut self, parameters: &[Parameter]) -> Vec<String> {
-        let mut new = Vec::new();
-        for parameter in parameters {
+    fn learn(&mut self, launch: &Launch) -> Vec<String> {
+        let known = self.0.len();
+        for parameter in &launch.parameters {
             if let Argument::Size(formula @ Formula::Binary(..), _) = &parameter.argument {
-                let taken = self.0.iter().any(|(known, name)| known == formula || *name == parameter.name);
-                if !taken {
-                    self.0.push((formula.clone(), parameter.name.clone()));
-                    new.push((formula.clone(), parameter.name.clone()));
-                }
+                self.learn_wanted(formula, &launch.entry);
+                self.name(formula, &parameter.name, &launch.entry);
             }
         }
+        let new = &self.0[known..];
         new.iter().map(|(formula, name)| format!("{name} = {}", self.shortened(formula, true))).collect()
+    }
+
+    /// Names a formula, unless it has a name. What is called the same in another launch is told apart by this launch's name.
+    fn name(&mut self, formula: &Formula, name: &str, entry: &str) {
+        if self.0.iter().any(|(known, _)| known == formula) {
+            return;
+        }
+        let taken = self.0.iter().any(|(_, known)| known == name);
+        self.0.push((formula.clone(), if taken { format!("{entry}.{name}") } else { name.into() }));
+    }
+
+    /// How many runs the numeric contract wants has a name, for it occurs in the lengths of runs more than once.
+    fn learn_wanted(&mut self, formula: &Formula, entry: &str) {
+        let Formula::Binary(op, a, b) = formula else { return };
+        self.learn_wanted(a, entry);
+        self.learn_wanted(b, entry);
+        let quotient = matches!(&**a, Formula::Binary(Op::DivFloor, runs, _) if runs.constant() == Some(1 << 20));
+        if *op == Op::Max && quotient && b.constant() == Some(1) {
+            self.name(formula, "wanted_runs", entry);
+        }
     }
 
     fn shorten(&self, formula: &Formula) -> Formula {
@@ -87,15 +105,36 @@ impl Sizes {
     }
 }
 
+/// Comment lines of prose: paragraphs whose lines are too long are filled anew. `indent` columns stand before them.
+pub fn prose(lines: &[String], indent: usize) -> String {
+    let mut filled = Vec::new();
+    for paragraph in lines.split_inclusive(|line| line.is_empty()) {
+        if paragraph.iter().any(|line| indent + line.len() + 3 > WIDTH) {
+            let words = paragraph.join(" ");
+            let end = paragraph.last().filter(|line| line.is_empty());
+            filled.extend(filled_to(words.trim(), indent, 0).into_iter().chain(end.cloned()));
+        } else {
+            filled.extend(paragraph.iter().cloned());
+        }
+    }
+    comment(&filled)
+}
+
 /// A line, broken at spaces where it is too long; its continuations are indented further.
 fn wrapped(line: &str) -> Vec<String> {
+    filled_to(line, 0, 4)
+}
+
+/// `before` columns stand before each line; continuations are indented by `further` columns.
+fn filled_to(line: &str, before: usize, further: usize) -> Vec<String> {
     let indent = line.len() - line.trim_start().len();
+    let width = WIDTH.saturating_sub(before + 3).max(40);
     let mut lines = Vec::new();
     let mut current = " ".repeat(indent);
     for word in line.split_inclusive(' ').skip_while(|word| *word == " ") {
-        if current.len() + word.trim_end().len() > WIDTH - 3 && !current.trim().is_empty() {
+        if current.len() + word.trim_end().len() > width && !current.trim().is_empty() {
             lines.push(current.trim_end().to_string());
-            current = " ".repeat(indent + 4);
+            current = " ".repeat(indent + further);
         }
         current += word;
     }

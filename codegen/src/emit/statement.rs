@@ -6,6 +6,7 @@ use gpukc_dsl::types::Type;
 
 use crate::emit::WIDTH;
 use crate::emit::expr::{spell, spell_as, type_name};
+use crate::emit::header::prose;
 use crate::emit::scope::{Scope, root};
 use crate::plan::{CudaType, Expr, Node, Unroll, walk_nodes};
 
@@ -74,10 +75,8 @@ impl Writer {
     fn node(&mut self, node: &Node) {
         match node {
             Node::Comment(text) => {
-                for text in text.lines() {
-                    let comment = crate::emit::header::comment(&[text.to_owned()]);
-                    self.line(comment.trim_end());
-                }
+                let lines: Vec<String> = text.lines().map(str::to_string).collect();
+                prose(&lines, self.indent).lines().for_each(|line| self.line(line));
             }
             Node::Declare { ty, name, value, mutable } => self.declare(ty, name, value.as_ref(), *mutable),
             Node::Array { ty, name, extents, shared, zeroed } => self.array(ty, name, extents, *shared, *zeroed),
@@ -202,9 +201,30 @@ impl Writer {
         let template: Vec<String> = levels.into_iter().chain(explicit).collect();
         let template = if template.is_empty() { String::new() } else { format!("<{}>", template.join(", ")) };
         let spelled: Vec<String> = arguments.iter().map(|argument| spell(argument, &self.scope)).collect();
-        let accumulated = type_name(ty);
-        let head = format!("const {accumulated} {name} = {helper}{template}({}, ", spelled.join(", "));
-        self.line(&format!("{head}[&]({accumulated} {accumulator}, long long {term}) {{"));
+        let result = type_name(ty);
+        let head = format!("const {result} {name} = {helper}{template}(");
+        let rest = format!("{}, [&]({result} {accumulator}, long long {term}) {{", spelled.join(", "));
+        let flat = self.indent + head.len() + rest.len() <= WIDTH;
+        if flat {
+            self.line(&(head + &rest));
+        } else {
+            self.line(&head);
+            self.indent += 4;
+            self.line(&rest);
+        }
+        self.step(ty, [accumulator, term], body, value);
+        if flat {
+            self.line("});");
+        } else {
+            self.line("}");
+            self.indent -= 4;
+            self.line(");");
+        }
+        self.scope.declare(name, ty);
+    }
+
+    /// The body of the function that takes a term into an accumulator.
+    fn step(&mut self, ty: &CudaType, [accumulator, term]: [&String; 2], body: &[Node], value: &Expr) {
         let depth = self.scope.depth();
         self.scope.declare(accumulator, ty);
         self.scope.declare(term, &CudaType::Element(Type::I64));
@@ -215,8 +235,6 @@ impl Writer {
         self.indent -= 4;
         self.result = outer;
         self.scope.leave(depth);
-        self.line("});");
-        self.scope.declare(name, ty);
     }
 }
 

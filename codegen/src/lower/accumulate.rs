@@ -20,6 +20,11 @@ const THREADS: i64 = 256;
 /// Most blocks of a grid-stride launch.
 const MOST_BLOCKS: i64 = 1 << 16;
 
+/// Blocks of a launch whose blocks have copies: enough to fill a GPU a few times.
+const MOST_PRIVATE: i64 = 1 << 11;
+/// Largest copy of an array in shared memory.
+const PRIVATE_BYTES: i64 = 16 << 10;
+
 /// Where an array is accumulated.
 #[derive(Clone, Copy)]
 struct Container {
@@ -171,21 +176,69 @@ fn iteration(
 fn atomically(lowering: &mut Lowering, statement: &Statement, container: Container, op: AccumulateOp) -> Result<(), Error> {
     let written: &[ArrayId] = if container.scratch.is_none() { &[container.array] } else { &[] };
     lowering.begin_launch(written);
+    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
+    if let Some(count) = elements.constant().filter(|n| (1..=PRIVATE_BYTES / container.wide.size() as i64).contains(n)) {
+        return privately(lowering, statement, container, op, count);
+    }
     let points = lowering.points(&statement.variables)?;
     let target = container.pointer(lowering, true);
-    let mut what = suffix(lowering, statement);
-    if lowering.plan.launches.iter().any(|l| l.entry.ends_with(&what)) && !what.is_empty() {
-        what += "_more";
-    }
+    let what = suffix(lowering, statement);
     let notes = vec!["A thread per iteration, grid-stride; values meet in the array by atomic operations.".into()];
     over(lowering, &points, &what, notes, |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         iteration(lowering, statement, container, |lowering, offset, value| {
-            let place = Expr::Unary("&", Box::new(target.at(offset)));
-            lowering.push(Node::Call("accumulate".into(), vec![place, value, call(functor(op), Vec::new())]));
+            lowering.push(combine_into(target.at(offset), value, op));
             Ok(())
         })
     })
+}
+
+/// `accumulate(&place, value, Functor());`
+fn combine_into(place: Expr, value: Expr, op: AccumulateOp) -> Node {
+    Node::Call("accumulate".into(), vec![Expr::Unary("&", Box::new(place)), value, call(functor(op), Vec::new())])
+}
+
+/// Few elements: every block accumulates a copy of its own in shared memory, and combines it into the array at the end.
+fn privately(lowering: &mut Lowering, statement: &Statement, container: Container, op: AccumulateOp, count: i64) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let points = lowering.points(&statement.variables)?;
+    let target = container.pointer(lowering, true);
+    let wish = format!("{}_block", lowering.kernel.arrays[container.array].name.replace('.', "_"));
+    let copy = lowering.shared(&wish, container.wide, vec![count as u32]);
+    let thread = || name("threadIdx.x").cast(Type::I32);
+    let elements = || [thread(), int(count), int(THREADS)];
+    lowering.each("element", Type::I32, elements(), Unroll::Default, |lowering, element| {
+        lowering.push(Node::Assign(copy.clone().at(element), identity(op, container)));
+        Ok(())
+    })?;
+    lowering.push(Node::Barrier);
+    let all = lowering.size(&points, "points");
+    let lo = name("blockIdx.x").cast(ty) * int(THREADS) + thread();
+    let step = name("gridDim.x").cast(ty) * int(THREADS);
+    lowering.each("point", ty, [lo, all, step], Unroll::By(4), |lowering, point| {
+        lowering.decode(&statement.variables, point)?;
+        iteration(lowering, statement, container, |lowering, offset, value| {
+            lowering.push(combine_into(copy.clone().at(offset), value, op));
+            Ok(())
+        })
+    })?;
+    lowering.push(Node::Barrier);
+    lowering.each("element", Type::I32, elements(), Unroll::Default, |lowering, element| {
+        let own = copy.clone().at(element.clone());
+        let changed = own.clone().binary("!=", identity(op, container));
+        lowering.when(changed, |lowering| {
+            lowering.push(combine_into(target.at(element), own, op));
+            Ok(())
+        })
+    })?;
+    let notes = vec![
+        "A thread per iteration, grid-stride. Every block has a copy of the array in shared memory, where atomic operations are".into(),
+        "cheap and collide less, and combines it into the array once.".into(),
+    ];
+    let what = suffix(lowering, statement);
+    let grid = [points.div_ceil(16 * THREADS).min(MOST_PRIVATE), 1.into(), 1.into()];
+    lowering.end_launch(&what, "accumulate", notes, grid, [THREADS as u32, 1, 1]);
+    Ok(())
 }
 
 /// A thread per element visits every iteration in ascending order: the same bits every time, at a price.

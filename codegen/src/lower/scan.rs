@@ -283,7 +283,7 @@ fn block_scan(
         }
         let running = call("kogge_stone", vec![value(3), reduction.functor()]);
         let running = lowering.local("running", ty.clone(), running);
-        let before = call("lane_before", vec![running, reduction.identity.clone()]);
+        let before = call("lane_before", vec![running.clone(), reduction.identity.clone()]);
         let before = lowering.local("before", ty.clone(), before);
         lowering.each("quad", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, quad| {
             let place = values.clone().at(at.clone()).at(quad);
@@ -291,7 +291,7 @@ fn block_scan(
             lowering.push(Node::Assign(place, value));
             Ok(())
         })?;
-        let store = Node::Assign(totals.clone().at(warp.clone() * int(4) + at.clone()), value(3));
+        let store = Node::Assign(totals.clone().at(warp.clone() * int(4) + at.clone()), running);
         lowering.push(Node::If { condition: lane.clone().binary("==", int(31)), then: vec![store], otherwise: Vec::new() });
         Ok(())
     })?;

@@ -30,7 +30,8 @@ template <class T, class Combine> __device__ __forceinline__ void accumulate(T* 
     }
 }
 
-// What the hardware combines by itself. Sums of integers wrap, whatever their sign.
+// What the hardware combines by itself. Sums of integers wrap, whatever their sign. (Not sums of floats: on global memory
+// atomicAdd flushes subnormal numbers to zero.)
 __device__ __forceinline__ void accumulate(int* place, int value, Sum) {
     atomicAdd(place, value);
 }
@@ -44,10 +45,6 @@ __device__ __forceinline__ void accumulate(long long* place, long long value, Su
 }
 
 __device__ __forceinline__ void accumulate(unsigned long long* place, unsigned long long value, Sum) {
-    atomicAdd(place, value);
-}
-
-__device__ __forceinline__ void accumulate(float* place, float value, Sum) {
     atomicAdd(place, value);
 }
 
