@@ -14,6 +14,7 @@ mod function;
 mod group;
 mod map;
 mod place;
+mod read;
 mod reduction;
 mod rows;
 mod scan;

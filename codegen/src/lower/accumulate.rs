@@ -94,7 +94,7 @@ impl Container {
 fn over(
     lowering: &mut Lowering,
     points: &Formula,
-    suffix: &str,
+    (wish, suffix): (&str, &str),
     notes: Vec<String>,
     write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -102,7 +102,7 @@ fn over(
     let count = lowering.size(points, "points");
     let lo = name("blockIdx.x").cast(ty) * int(THREADS) + name("threadIdx.x").cast(Type::I32);
     let step = name("gridDim.x").cast(ty) * int(THREADS);
-    lowering.each("point", ty, [lo, count, step], Unroll::Default, write)?;
+    lowering.each(wish, ty, [lo, count, step], Unroll::Default, write)?;
     let grid = [points.clone().div_ceil(THREADS).min(MOST_BLOCKS), 1.into(), 1.into()];
     lowering.end_launch(suffix, "accumulate", notes, grid, [THREADS as u32, 1, 1]);
     Ok(())
@@ -129,7 +129,7 @@ fn begin(
     let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
     let target = container.pointer(lowering, true);
     let what = named(lowering, statement, "start");
-    over(lowering, &elements, &what, vec!["What the accumulation starts at.".into()], |lowering, point| {
+    over(lowering, &elements, ("element", &what), vec!["What the accumulation starts at.".into()], |lowering, point| {
         let value = if from_identity {
             identity(op, container)
         } else {
@@ -149,7 +149,7 @@ fn finish(lowering: &mut Lowering, statement: &Statement, container: Container) 
     let target = lowering.pointer(container.array);
     let what = named(lowering, statement, "store");
     let note = format!("The results, accumulated in {}, stored once as {}.", container.wide, container.element);
-    over(lowering, &elements, &what, vec![note], |lowering, point| {
+    over(lowering, &elements, ("element", &what), vec![note], |lowering, point| {
         let value = cast(source.at(point.clone()), container.wide, container.element);
         lowering.push(Node::Assign(target.at(point), value));
         Ok(())
@@ -184,7 +184,8 @@ fn atomically(lowering: &mut Lowering, statement: &Statement, container: Contain
     let target = container.pointer(lowering, true);
     let what = suffix(lowering, statement);
     let notes = vec!["A thread per iteration, grid-stride; values meet in the array by atomic operations.".into()];
-    over(lowering, &points, &what, notes, |lowering, point| {
+    let wish = lowering.point_name(&statement.variables);
+    over(lowering, &points, (&wish, &what), notes, |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         iteration(lowering, statement, container, |lowering, offset, value| {
             lowering.push(combine_into(target.at(offset), value, op));
@@ -215,7 +216,8 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
     let all = lowering.size(&points, "points");
     let lo = name("blockIdx.x").cast(ty) * int(THREADS) + thread();
     let step = name("gridDim.x").cast(ty) * int(THREADS);
-    lowering.each("point", ty, [lo, all, step], Unroll::By(4), |lowering, point| {
+    let wish = lowering.point_name(&statement.variables);
+    lowering.each(&wish, ty, [lo, all, step], Unroll::By(4), |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         iteration(lowering, statement, container, |lowering, offset, value| {
             lowering.push(combine_into(copy.clone().at(offset), value, op));
@@ -251,7 +253,7 @@ fn in_order(lowering: &mut Lowering, statement: &Statement, container: Container
     let target = container.pointer(lowering, true);
     let what = suffix(lowering, statement);
     let notes = vec!["@deterministic: a thread per element takes its values in ascending order of the iterations.".into()];
-    over(lowering, &elements, &what, notes, |lowering, element| {
+    over(lowering, &elements, ("element", &what), notes, |lowering, element| {
         let so_far = lowering.variable("so_far", container.wide, Some(target.clone().at(element.clone())));
         let count = lowering.size(&iterations, "iterations");
         lowering.each("iteration", ty, [int(0), count, int(1)], Unroll::Default, |lowering, number| {

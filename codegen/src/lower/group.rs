@@ -297,10 +297,10 @@ pub fn is_flat(kernel: &Kernel, facts: &Facts, value: ExprId, variables: &[Range
             false
         }
         ExprKind::Read { array, subscripts } => {
-            let access = super::expr::access(kernel, facts, *array, subscripts);
+            let access = super::read::access(kernel, facts, *array, subscripts);
             let mentioned = variables.iter().any(|v| walk::mentions(kernel, id, v.variable));
             flat &= !mentioned
-                || access.is_some_and(|access| super::expr::flat_coefficient(kernel, facts, &access, variables).is_some());
+                || access.is_some_and(|access| super::read::flat_coefficient(kernel, facts, &access, variables).is_some());
             false
         }
         _ => true,

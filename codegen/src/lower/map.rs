@@ -9,7 +9,7 @@ use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Stat
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
-use super::expr::{access, flat_coefficient};
+use super::read::{access, flat_coefficient};
 use super::group::{Group, is_flat};
 use super::place::Place;
 use crate::error::Error;
@@ -257,7 +257,8 @@ fn lower_strided(lowering: &mut Lowering, statement: &Statement) -> Result<(), E
     let count = lowering.size(&points, "points");
     let lo = name("blockIdx.x").cast(ty) * int(i64::from(THREADS)) + name("threadIdx.x").cast(Type::I32);
     let step = name("gridDim.x").cast(ty) * int(i64::from(THREADS));
-    lowering.each("point", ty, [lo, count, step], Unroll::Default, |lowering, point| {
+    let wish = lowering.point_name(&statement.variables);
+    lowering.each(&wish, ty, [lo, count, step], Unroll::Default, |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         store_element(lowering, statement, pointer.clone())
     })?;
@@ -276,6 +277,14 @@ pub fn store_element(lowering: &mut Lowering, statement: &Statement, pointer: Ex
 }
 
 impl Lowering<'_> {
+    /// What a loop over the points of some variables is called by: the variable, if there is one.
+    pub fn point_name(&self, variables: &[Ranged]) -> String {
+        match variables {
+            [range] => self.kernel.variables[range.variable].name.clone(),
+            _ => "point".into(),
+        }
+    }
+
     /// Binds variables to the point of that number, the last variable fastest.
     pub fn decode(&mut self, variables: &[Ranged], point: Expr) -> Result<(), Error> {
         let ty = self.index_type();
@@ -286,7 +295,8 @@ impl Lowering<'_> {
             let extent = self.size(&formula, &format!("{wish}_extent"));
             let lo = self.index(range.lo)?;
             let within = if depth == 0 { rest.clone() } else { rest.clone() % extent.clone() };
-            let bound = self.local(&wish, ty, within + lo);
+            let value = within + lo;
+            let bound = if matches!(value, Expr::Name(_)) { value } else { self.local(&wish, ty, value) };
             self.variables.insert(range.variable, bound);
             if depth > 0 {
                 rest = self.local("rest", ty, rest / extent);

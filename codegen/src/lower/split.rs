@@ -8,7 +8,7 @@ use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
-use super::expr::{access, flat_coefficient};
+use super::read::{access, flat_coefficient};
 use super::group::{Group, is_flat, only_reduction, product};
 use super::map::store_element;
 use super::reduction::Reduction;

@@ -1,0 +1,247 @@
+//! Reads: where an element lies, what keeps a subscript in range, and `let`s that are computed where they are read.
+
+use gpukc_dsl::program::{ArrayId, Bounds, ExprKind, Kernel, Ranged, Statement, Subscript};
+use gpukc_dsl::types::Type;
+
+use super::context::{Flat, Lowering};
+use super::expr::zero;
+use super::place::Place;
+use crate::error::Error;
+use crate::facts::Facts;
+use crate::formula::Formula;
+use crate::kernel::Site;
+use crate::plan::{Expr, Node, call, int};
+use crate::size;
+
+impl Lowering<'_> {
+    pub fn read(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Expr, Error> {
+        if let Some(element) = self.chip.get(&array) {
+            return Ok(element.clone());
+        }
+        if let Place::Inline(statement) = self.places.of(array) {
+            return self.inline(array, statement, subscripts);
+        }
+        if let Some(offset) = self.flat_place(array, subscripts)? {
+            return Ok(self.pointer(array).at(offset));
+        }
+        let (indices, conditions) = self.guarded_indices(array, subscripts)?;
+        let offset = self.row_major(array, indices)?;
+        let element = self.pointer(array).at(offset);
+        self.guard(array, subscripts, conditions, element)
+    }
+
+    /// A `let` that is computed where it is read: its value with the subscripts for its variables.
+    fn inline(&mut self, array: ArrayId, statement: usize, subscripts: &[Subscript]) -> Result<Expr, Error> {
+        let statement = &self.kernel.statements[statement];
+        if let Some(flat) = self.flat.clone() {
+            if super::map::is_identity(self.kernel, subscripts, &flat.variables) {
+                return self.inline_along(array, statement, flat);
+            }
+        }
+        let mut indices = Vec::new();
+        for subscript in subscripts {
+            indices.push(self.index(subscript.index)?);
+        }
+        let key = format!("{array:?}{indices:?}");
+        if let Some(value) = self.recall(&key) {
+            return Ok(value);
+        }
+        // The left side's subscripts are its variables, each once, in any order of the dims.
+        let mut saved = Vec::new();
+        for (target, index) in statement.subscripts.iter().zip(indices) {
+            let ExprKind::Variable(variable) = self.kernel.exprs[target.index].kind else {
+                return Err(Error::Bug("an inlined `let` has a left side that is not plain".into()));
+            };
+            saved.push((variable, self.variables.insert(variable, index)));
+        }
+        // What is known of expressions here holds at the current position only.
+        let (computed, flat) = (std::mem::take(&mut self.computed), self.flat.take());
+        let value = self.value(statement.value);
+        (self.computed, self.flat) = (computed, flat);
+        for (variable, before) in saved {
+            match before {
+                Some(index) => self.variables.insert(variable, index),
+                None => self.variables.remove(&variable),
+            };
+        }
+        Ok(self.keep(array, key, value?))
+    }
+
+    /// The same at the current position of [`Lowering::flat`].
+    fn inline_along(&mut self, array: ArrayId, statement: &Statement, flat: Flat) -> Result<Expr, Error> {
+        let key = format!("{array:?} at {:?}", flat.position);
+        if let Some(value) = self.recall(&key) {
+            return Ok(value);
+        }
+        for (outer, own) in flat.variables.iter().zip(&statement.variables) {
+            if let Some(index) = self.variables.get(&outer.variable).cloned() {
+                self.variables.insert(own.variable, index);
+            }
+        }
+        let position = flat.position.clone();
+        self.flat = Some(Flat { variables: statement.variables.clone(), position });
+        let value = self.value(statement.value);
+        self.flat = Some(flat);
+        Ok(self.keep(array, key, value?))
+    }
+
+    /// Names the value of an inlined `let`, so that its other uses in this block share it.
+    fn keep(&mut self, array: ArrayId, key: String, value: Expr) -> Expr {
+        let array = &self.kernel.arrays[array];
+        let value = match value {
+            Expr::Name(_) | Expr::Int(..) | Expr::Float(..) | Expr::Bool(_) => value,
+            value => self.local(&array.name.replace('.', "_"), array.element, value),
+        };
+        self.remember(key, value.clone());
+        value
+    }
+
+    /// The offset of a read in terms of [`Lowering::flat`], if its variables run together in it.
+    pub fn flat_place(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Option<Expr>, Error> {
+        let Some(flat) = self.flat.clone() else { return Ok(None) };
+        let Some(access) = access(self.kernel, self.facts, array, subscripts) else { return Ok(None) };
+        match flat_coefficient(self.kernel, self.facts, &access, &flat.variables) {
+            Some(step) if step != Formula::Constant(0) => {
+                let mut offset = None;
+                for (variable, coefficient) in &access.terms {
+                    if flat.variables.iter().any(|v| v.variable == *variable) {
+                        continue;
+                    }
+                    let Some(index) = self.variables.get(variable).cloned() else { return Ok(None) };
+                    let term = index * self.size(coefficient, "stride");
+                    offset = Some(match offset {
+                        Some(sum) => sum + term,
+                        None => term,
+                    });
+                }
+                let position = flat.position * self.size(&step, "stride");
+                let offset = offset.map_or(position.clone(), |sum: Expr| sum + position);
+                Ok(Some(offset + self.size(&access.constant, "offset")))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Indices after boundary rules, and the conditions under which the element may be touched.
+    pub fn guarded_indices(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<(Vec<Expr>, Vec<Expr>), Error> {
+        let mut indices = Vec::new();
+        let mut conditions = Vec::new();
+        for (axis, subscript) in subscripts.iter().enumerate() {
+            let index = self.index(subscript.index)?;
+            let rule = match subscript.bounds {
+                Bounds::Proved | Bounds::Assumed => {
+                    indices.push(index);
+                    continue;
+                }
+                Bounds::Clamp => Some("clamp_index"),
+                Bounds::Wrap => Some("wrap_index"),
+                Bounds::Mirror => Some("mirror_index"),
+                Bounds::Symmetric => Some("symmetric_index"),
+                Bounds::Checked | Bounds::Constant(_) | Bounds::Drop => None,
+            };
+            let extent = self.array_extent(array, axis)?;
+            let extent = if self.facts.narrow && extent.constant().is_none() { extent.cast(Type::I64) } else { extent };
+            let mut index = self.named_index(index);
+            if let Some(rule) = rule {
+                // Both of one type: an offset may leave 31 bits before the rule brings it back.
+                index = call(rule, vec![index.cast(Type::I64), extent.clone().cast(Type::I64)]);
+            }
+            let inside = match subscript.bounds {
+                Bounds::Constant(_) | Bounds::Drop => {
+                    Some(int(0).binary("<=", index.clone()).and(index.clone().less(extent)))
+                }
+                Bounds::Checked => Some(self.check(array, axis, subscript, index.clone(), extent)),
+                // Only an empty array can be left through a rule.
+                _ if extent.constant().is_some_and(|n| n > 0) => None,
+                _ => {
+                    index = self.named_index(index);
+                    Some(self.check(array, axis, subscript, index.clone(), extent))
+                }
+            };
+            conditions.extend(inside);
+            indices.push(index);
+        }
+        Ok((indices, conditions))
+    }
+
+    fn check(&mut self, array: ArrayId, axis: usize, subscript: &Subscript, index: Expr, extent: Expr) -> Expr {
+        let site = Site {
+            array: self.kernel.arrays[array].name.clone(),
+            axis,
+            span: self.kernel.exprs[subscript.index].span,
+        };
+        let site = self.site(site);
+        let report = self.report();
+        call("index_ok", vec![index, extent, site, report])
+    }
+
+    /// Gives an index that is used twice a name.
+    fn named_index(&mut self, index: Expr) -> Expr {
+        match index {
+            Expr::Name(_) | Expr::Int(..) => index,
+            index => self.local("at", Type::I64, index),
+        }
+    }
+
+    /// `((i0 * n1 + i1) * n2 + i2) …`
+    pub fn row_major(&mut self, array: ArrayId, indices: Vec<Expr>) -> Result<Expr, Error> {
+        let mut offset: Option<Expr> = None;
+        for (axis, index) in indices.into_iter().enumerate() {
+            offset = Some(match offset {
+                None => index,
+                Some(before) => before * self.array_extent(array, axis)? + index,
+            });
+        }
+        Ok(offset.unwrap_or(int(0)))
+    }
+
+    fn guard(&mut self, array: ArrayId, subscripts: &[Subscript], conditions: Vec<Expr>, element: Expr) -> Result<Expr, Error> {
+        let Some(inside) = conditions.into_iter().reduce(Expr::and) else { return Ok(element) };
+        let ty = self.kernel.arrays[array].element;
+        let outside = subscripts.iter().find_map(|s| if let Bounds::Constant(value) = s.bounds { Some(value) } else { None });
+        let outside = match outside {
+            Some(value) => self.value(value)?,
+            None => zero(ty),
+        };
+        let can_fail = subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
+        if !can_fail {
+            return Ok(inside.choose(element, outside));
+        }
+        let wish = format!("{}_at", self.kernel.arrays[array].name.replace('.', "_"));
+        let result = self.variable(&wish, ty, Some(outside));
+        self.push(Node::If { condition: inside, then: vec![Node::Assign(result.clone(), element)], otherwise: Vec::new() });
+        Ok(result)
+    }
+}
+
+/// The row-major offset as a linear form, if every subscript is linear and stays in range by itself.
+pub fn access(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subscript]) -> Option<size::Linear> {
+    let shape = &kernel.arrays[array].shape;
+    let mut offset: Option<size::Linear> = None;
+    for (subscript, extent) in subscripts.iter().zip(shape) {
+        if !matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed) {
+            return None;
+        }
+        let index = size::linear(kernel, facts, subscript.index)?;
+        offset = Some(match offset {
+            Some(before) => before.times(&size::formula(kernel, facts, *extent)?).plus(index),
+            None => index,
+        });
+    }
+    Some(offset.unwrap_or(size::Linear { terms: Vec::new(), constant: Formula::Constant(0) }))
+}
+
+/// The step from one position of `variables` (slowest first) to the next in an access; `None` if they don't run together.
+pub fn flat_coefficient(kernel: &Kernel, facts: &Facts, access: &size::Linear, variables: &[Ranged]) -> Option<Formula> {
+    let (last, slower) = variables.split_last()?;
+    let step = access.coefficient(last.variable);
+    let mut extent = size::extent(kernel, facts, last)?;
+    for range in slower.iter().rev() {
+        let found = access.coefficient(range.variable);
+        if found != extent.clone().times(step.clone()) && found != step.clone().times(extent.clone()) {
+            return None;
+        }
+        extent = size::extent(kernel, facts, range)?.times(extent);
+    }
+    Some(step)
+}

@@ -1,0 +1,79 @@
+//! How threads lie over a row.
+
+/// Terms of a block of the canonical order.
+pub const BLOCK: i64 = 4096;
+/// Accumulators of a block.
+pub const ACCUMULATORS: i64 = 128;
+/// Blocks whose results shared memory holds at a time, in the reload layout.
+pub const CHUNK: i64 = 256;
+
+/// How threads lie over a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Layout {
+    /// `packs` of four accumulators a lane, `4 * lanes` elements apart; `steps` of 128 elements.
+    Lanes { lanes: i64, packs: i64, steps: i64 },
+    Registers { groups: i64, steps: i64 },
+    Reload { groups: i64 },
+}
+
+impl Layout {
+    pub fn choose(bound: Option<i64>) -> Layout {
+        match bound {
+            // About 16 elements a lane: enough loads in flight, few shuffles.
+            Some(bound) if bound <= 1024 => {
+                let lanes = (bound / 16).clamp(2, 32);
+                let within = bound.min(ACCUMULATORS);
+                Layout::Lanes { lanes, packs: within / (4 * lanes), steps: bound / within }
+            }
+            Some(bound) if bound <= BLOCK => Layout::Registers { groups: 1, steps: bound / ACCUMULATORS },
+            Some(bound) if bound <= 8 * BLOCK => Layout::Registers { groups: bound / BLOCK, steps: 32 },
+            Some(_) => Layout::Reload { groups: 8 },
+            None => Layout::Reload { groups: 2 },
+        }
+    }
+    pub fn threads(self) -> i64 {
+        match self {
+            Layout::Lanes { .. } => 256,
+            Layout::Registers { groups, .. } | Layout::Reload { groups } => groups * ACCUMULATORS,
+        }
+    }
+    pub fn rows_per_block(self) -> i64 {
+        if let Layout::Lanes { lanes, .. } = self { self.threads() / lanes } else { 1 }
+    }
+    pub fn notes(self) -> Vec<String> {
+        match self {
+            Layout::Lanes { lanes, .. } => vec![
+                format!("Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"),
+                "each element is read once and written once. Partial results meet by shuffles.".into(),
+            ],
+            Layout::Registers { .. } => vec![
+                "Rows: a block takes a row and holds it in registers, one accumulator of the canonical order a thread:".into(),
+                "each element is read once and written once. Warps meet through a few words of shared memory.".into(),
+            ],
+            Layout::Reload { .. } => vec![
+                "Rows: a block takes a row of any length, one accumulator of the canonical order a thread. Each pass reads".into(),
+                "the row again, from the cache where it fits. Warps meet through shared memory.".into(),
+            ],
+        }
+    }
+}
+
+impl Layout {
+    /// The length of the longest row that the layout holds.
+    pub fn positions(self) -> Option<i64> {
+        match self {
+            Layout::Lanes { lanes, packs, steps } => Some(4 * lanes * packs * steps),
+            Layout::Registers { groups: 1, steps } => Some(ACCUMULATORS * steps),
+            Layout::Registers { groups, .. } => Some(BLOCK * groups),
+            Layout::Reload { .. } => None,
+        }
+    }
+    /// Elements that a thread holds.
+    pub fn per_thread(self) -> u32 {
+        match self {
+            Layout::Lanes { packs, steps, .. } => (4 * packs * steps) as u32,
+            Layout::Registers { steps, .. } => steps as u32,
+            Layout::Reload { .. } => 0,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Reductions along a row: the total, in every thread of the row.
+
+use gpukc_dsl::program::Ranged;
+use gpukc_dsl::types::Type;
+
+use super::super::context::Lowering;
+use super::super::reduction::Reduction;
+use super::layout::{ACCUMULATORS, BLOCK, CHUNK, Layout};
+use super::visit::{Row, at_position, positions};
+use crate::error::Error;
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+
+/// The reduction's accumulator over the whole row, in every thread of it.
+pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Expr, Error> {
+    let wish = format!("{}_part", reduction.reduce.reducer.name());
+    let ty = reduction.accumulator.clone();
+    match row.layout {
+        Layout::Lanes { lanes, packs, .. } => {
+            let parts = lowering.registers(&wish, ty, vec![4 * packs as u32]);
+            lowering.each("part", Type::I32, [int(0), int(4 * packs), int(1)], Unroll::Full, |lowering, part| {
+                lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
+                Ok(())
+            })?;
+            positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, parts.clone().at(spot.own)))?;
+            let part = |index| parts.clone().at(int(index));
+            // Packs are further apart than the lanes of a pack: in the lane, across lanes, then across packs.
+            let mut values: Vec<Expr> = (0..packs)
+                .map(|pack| {
+                    let low = reduction.combine(part(4 * pack), part(4 * pack + 1));
+                    let high = reduction.combine(part(4 * pack + 2), part(4 * pack + 3));
+                    call("butterfly", vec![int(lanes), reduction.combine(low, high), reduction.functor()])
+                })
+                .collect();
+            while values.len() > 1 {
+                values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
+            }
+            values.pop().ok_or_else(|| Error::Bug("a row without accumulators".into()))
+        }
+        Layout::Registers { groups, .. } => {
+            let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
+            positions(lowering, row, inner, |lowering, _| lowering.accumulate(reduction, part.clone()))?;
+            let warps = 4 * groups;
+            let wish = format!("{}_of_warp", reduction.reduce.reducer.name());
+            let shared = lowering.shared(&wish, ty, vec![warps as u32]);
+            deliver(lowering, part, reduction, shared.clone(), name("threadIdx.x") / int(32));
+            lowering.push(Node::Barrier);
+            let lane = name("threadIdx.x") % int(warps);
+            Ok(call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()]))
+        }
+        Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
+    }
+}
+
+/// Combines a warp's accumulators and lets its first lane store the result.
+fn deliver(lowering: &mut Lowering, part: Expr, reduction: &Reduction, shared: Expr, at: Expr) {
+    let combined = call("butterfly", vec![int(32), part.clone(), reduction.functor()]);
+    lowering.push(Node::Assign(part.clone(), combined));
+    let store = Node::Assign(shared.at(at), part);
+    let first = (name("threadIdx.x") % int(32)).binary("==", int(0));
+    lowering.push(Node::If { condition: first, then: vec![store], otherwise: Vec::new() });
+}
+
+fn reload_total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged], groups: i64) -> Result<Expr, Error> {
+    let ty = lowering.index_type();
+    let stem = reduction.reduce.reducer.name();
+    let quarters = lowering.shared(&format!("{stem}_of_warp"), reduction.accumulator.clone(), vec![4 * CHUNK as u32]);
+    let levels = lowering.namer.fresh(&format!("{stem}_levels"));
+    let element = match reduction.accumulator {
+        CudaType::Best(ty) => CudaType::Class("CanonicalLevelsOfBest", ty),
+        CudaType::Element(ty) => CudaType::Class("CanonicalLevels", ty),
+        _ => return Err(Error::Bug("an accumulator of an unexpected type".into())),
+    };
+    let start = call("start_levels", vec![reduction.identity.clone()]);
+    lowering.push(Node::Declare { ty: element, name: levels.clone(), value: Some(start), mutable: true });
+    let blocks = lowering.local("blocks", ty, (row.extent.clone() + int(BLOCK - 1)) / int(BLOCK));
+    let inner = inner.to_vec();
+    lowering.each("chunk", ty, [int(0), blocks.clone(), int(CHUNK)], Unroll::By(1), |lowering, chunk| {
+        let count = call("minimum", vec![(blocks - chunk.clone()).cast(Type::I32), int(CHUNK)]);
+        let count = lowering.local("count", Type::I32, count);
+        let lo = name("threadIdx.x").cast(Type::I32) / int(ACCUMULATORS);
+        lowering.each("block", Type::I32, [lo, count.clone(), int(groups)], Unroll::By(1), |lowering, block| {
+            let part = lowering.variable(&format!("{stem}_part"), reduction.accumulator.clone(), Some(reduction.identity.clone()));
+            let thread = name("threadIdx.x").cast(Type::I32) % int(ACCUMULATORS);
+            let first = (chunk.clone() + block.clone()) * int(BLOCK) + thread;
+            let first = lowering.local("first", ty, first);
+            let last = call("minimum", vec![first.clone() + int(BLOCK), row.extent.clone()]);
+            let last = lowering.local("last", ty, last);
+            let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
+            lowering.each(&wish, ty, [first, last, int(ACCUMULATORS)], Unroll::By(8), |lowering, position| {
+                at_position(lowering, &inner, position)?;
+                lowering.accumulate(reduction, part.clone())
+            })?;
+            let at = block * int(4) + (name("threadIdx.x").cast(Type::I32) / int(32)) % int(4);
+            deliver(lowering, part, reduction, quarters.clone(), at);
+            Ok(())
+        })?;
+        lowering.push(Node::Barrier);
+        lowering.push(Node::Call("take_blocks".into(), vec![name(levels.clone()), quarters.clone(), count, reduction.functor()]));
+        lowering.push(Node::Barrier);
+        Ok(())
+    })?;
+    lowering.flat = None;
+    Ok(call("finish_levels", vec![name(levels), reduction.functor()]))
+}
