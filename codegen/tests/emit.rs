@@ -140,10 +140,7 @@ fn everything() -> (Plan, Vec<DeviceFunction>) {
             hi: int(4),
             step: int(1),
             unroll: Unroll::Full,
-            body: vec![Node::Assign(
-                name("sums").at("part"),
-                name("sums").at("part") + call("gelu", vec![name("pack").lane("part")]),
-            )],
+            body: vec![Node::Assign(name("sums").at("part"), name("sums").at("part") + call("gelu", vec![name("pack").lane("part")]))],
         },
         Node::If { condition: name("threadIdx.x").binary("!=", int(0)), then: vec![Node::Return(None)], otherwise: vec![] },
         Node::Reduce {

@@ -51,9 +51,7 @@ fn without_idle_casts(expr: &Expr, scope: &Scope) -> Expr {
     let all = |exprs: &[Expr]| exprs.iter().map(|a| without_idle_casts(a, scope)).collect();
     match expr {
         Expr::Cast(ty, a) => match (ty, *inner(a)) {
-            (CudaType::Element(ty), Expr::Int(value, own)) if ty.size() >= 4 && represents(*ty, value, own) => {
-                Expr::Int(value, *ty)
-            }
+            (CudaType::Element(ty), Expr::Int(value, own)) if ty.size() >= 4 && represents(*ty, value, own) => Expr::Int(value, *ty),
             (CudaType::Element(ty), a) if scope.type_of(&a) == Some(*ty) => a,
             (ty, a) => Expr::Cast(ty.clone(), Box::new(a)),
         },
@@ -262,9 +260,7 @@ impl Speller<'_> {
         let longest = arguments.iter().any(|argument| self.scope.type_of(argument) == Some(Type::I64));
         let spelled = arguments.iter().map(|argument| match argument {
             // The prelude's templates ask for one type: a literal takes that of its neighbour.
-            Expr::Int(value, Type::I32) if longest && library::is_helper(function) => {
-                literals::integer(*value, Type::I64, false)
-            }
+            Expr::Int(value, Type::I32) if longest && library::is_helper(function) => literals::integer(*value, Type::I64, false),
             Expr::Int(value, ty @ (Type::I8 | Type::I16 | Type::U8 | Type::U16)) => format!("({}){value}", element_name(*ty)),
             Expr::Float(value, ty @ (Type::F16 | Type::Bf16)) => {
                 format!("({}){}", element_name(*ty), literals::float(*value, *ty))

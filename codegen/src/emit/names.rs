@@ -108,9 +108,8 @@ fn legal(wish: &str) -> String {
         name.insert(0, 'x');
     }
     if name.len() > LONGEST {
-        let hash = wish.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash =
+            wish.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         name.truncate(LONGEST - 17);
         name = format!("{}_{hash:016x}", name.trim_end_matches('_'));
     }

@@ -251,4 +251,3 @@ fn says(literal: &Expr, ty: &CudaType) -> bool {
 fn element(ty: &CudaType) -> Option<Type> {
     if let CudaType::Element(ty) = ty { Some(*ty) } else { None }
 }
-
