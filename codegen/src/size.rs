@@ -108,9 +108,7 @@ pub fn linear(kernel: &Kernel, facts: &Facts, id: ExprId) -> Option<Linear> {
         ExprKind::Variable(variable) => {
             Some(Linear { terms: vec![(*variable, Formula::Constant(1))], constant: Formula::Constant(0) })
         }
-        ExprKind::Binary(BinaryOp::Add, a, b) => {
-            Some(linear(kernel, facts, *a)?.plus(linear(kernel, facts, *b)?))
-        }
+        ExprKind::Binary(BinaryOp::Add, a, b) => Some(linear(kernel, facts, *a)?.plus(linear(kernel, facts, *b)?)),
         ExprKind::Binary(BinaryOp::Sub, a, b) => {
             Some(linear(kernel, facts, *a)?.plus(linear(kernel, facts, *b)?.times(&Formula::Constant(-1))))
         }

@@ -7,11 +7,7 @@ use gpukc_dsl::types::{BinaryOp, Builtin};
 /// included. `guarded` tells of each whether it may be left unevaluated when the expression is evaluated.
 pub fn operands(kernel: &Kernel, id: ExprId) -> Vec<(ExprId, bool)> {
     match &kernel.exprs[id].kind {
-        ExprKind::Literal(_)
-        | ExprKind::Dim(_)
-        | ExprKind::Variable(_)
-        | ExprKind::Scalar(_)
-        | ExprKind::Local(_) => Vec::new(),
+        ExprKind::Literal(_) | ExprKind::Dim(_) | ExprKind::Variable(_) | ExprKind::Scalar(_) | ExprKind::Local(_) => Vec::new(),
         ExprKind::Read { subscripts, .. } => subscripts.iter().flat_map(subscript_operands).collect(),
         ExprKind::Reduce(reduce) => {
             let ranges = reduce.variables.iter().flat_map(|v| [(v.lo, false), (v.hi, false)]);

@@ -92,7 +92,9 @@ impl Compiler {
             // NVRTC's own cache answers without a log.
             all.push("--no-cache".to_owned());
         }
+        let start = Instant::now();
         let compiled = nvrtc.compile(source, kernel, &all, resolved.form)?;
+        let time = start.elapsed();
         let notes = format!("{kernel} {}\n{}", resolved.architecture, compiled.log);
         let entry = Entry { form: resolved.form, notes, image: compiled.image };
         let warning = lookup.warning.or(self.cache.put(&key, &entry));
@@ -102,7 +104,7 @@ impl Compiler {
             image: entry.image,
             log: compiled.log,
             hit: false,
-            time: start.elapsed(),
+            time,
             warning,
         })
     }

@@ -275,8 +275,7 @@ impl Driver {
         }
         let mut threshold = u64::MAX;
         // SAFETY: the pool is the device's own, and this attribute is a 64-bit integer, which the driver copies.
-        let code =
-            unsafe { set(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut threshold).cast()) };
+        let code = unsafe { set(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut threshold).cast()) };
         code == 0
     }
 
@@ -411,12 +410,12 @@ impl Driver {
         (code == 0).then_some(value.max(0) as u32)
     }
 
-    /// The sizes of a function's parameters, if the driver tells.
-    pub(crate) fn function_parameters(&self, function: CUfunction) -> Option<Vec<usize>> {
+    /// The sizes of a function's first `count` parameters (fewer, if it has fewer), if the driver tells. It is not asked for
+    /// one more: tools that watch the driver take the answer for an error.
+    pub(crate) fn function_parameters(&self, function: CUfunction, count: usize) -> Option<Vec<usize>> {
         let ask = self.functions.function_parameter?;
         let mut sizes = Vec::new();
-        // A kernel has at most 32,764 bytes of parameters; a driver that finds more of them is not to be believed.
-        while sizes.len() < 32_764 {
+        while sizes.len() < count {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: valid pointers; the function's module is alive; an index past the last is answered with a code.
             match unsafe { ask(function, sizes.len(), &mut offset, &mut size) } {
@@ -425,7 +424,7 @@ impl Driver {
                 _ => return None,
             }
         }
-        None
+        Some(sizes)
     }
 
     /// Launches.

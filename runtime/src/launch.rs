@@ -208,7 +208,7 @@ impl Program {
             let mut functions = Vec::with_capacity(kernel.launches.len());
             for launch in &kernel.launches {
                 let function = driver.module_function(module.module, &launch.entry)?;
-                if let Some(sizes) = driver.function_parameters(function) {
+                if let Some(sizes) = driver.function_parameters(function, launch.arguments.len()) {
                     check_parameters(kernel, launch, &sizes)?;
                 }
                 check_block(device, kernel, launch)?;

@@ -62,7 +62,10 @@ fn the_second_time_is_a_hit_and_equal() {
     let first = Compiler::new(Cache::at(folder.path())).compile(SOURCE, "twice", target, Wanted::Binary, &[]).unwrap();
     let second = Compiler::new(Cache::at(folder.path())).compile(SOURCE, "twice", target, Wanted::Binary, &[]).unwrap();
     assert!(!first.hit && second.hit);
-    assert_eq!((first.form, &first.architecture, &first.image, &first.log), (second.form, &second.architecture, &second.image, &second.log));
+    assert_eq!(
+        (first.form, &first.architecture, &first.image, &first.log),
+        (second.form, &second.architecture, &second.image, &second.log)
+    );
     assert!(second.time.as_millis() < 50, "{:?}", second.time);
     let other = Compiler::new(Cache::at(folder.path())).compile(SOURCE, "twice", Target::TESTED[1], Wanted::Binary, &[]).unwrap();
     assert!(!other.hit);

@@ -234,7 +234,8 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
         })
     })?;
     let notes = vec![
-        "A thread per iteration, grid-stride. Every block has a copy of the array in shared memory, where atomic operations are".into(),
+        "A thread per iteration, grid-stride. Every block has a copy of the array in shared memory, where atomic operations are"
+            .into(),
         "cheap and collide less, and combines it into the array once.".into(),
     ];
     let what = suffix(lowering, statement);

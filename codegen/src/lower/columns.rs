@@ -115,7 +115,8 @@ fn lower_level(lowering: &mut Lowering, statement: &Statement, id: ExprId, reduc
     let work = tiles.times(outer_count).times(level.blocks.clone()).times(level.needed.clone());
     let notes = match level.source {
         None => vec![
-            "Columns: neighbouring threads take neighbouring columns; 32 warps hold four of the 128 accumulators each and meet in a".into(),
+            "Columns: neighbouring threads take neighbouring columns; 32 warps hold four of the 128 accumulators each and meet in a"
+                .into(),
             "padded tile of shared memory. A block of threads takes 4,096 rows of 32 columns.".into(),
         ],
         Some(_) => vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()],
@@ -135,6 +136,7 @@ fn finish_column(
     at: crate::plan::Expr,
 ) -> Result<(), Error> {
     // The variables are bound already.
-    let bound = Level { source: None, terms: Formula::Constant(0), blocks: Formula::Constant(0), needed: Formula::Constant(0), ..*level };
+    let bound =
+        Level { source: None, terms: Formula::Constant(0), blocks: Formula::Constant(0), needed: Formula::Constant(0), ..*level };
     finish_level(lowering, statement, id, reduction, &bound, &int(0), total, blocks, at)
 }

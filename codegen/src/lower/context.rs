@@ -83,7 +83,7 @@ impl<'a> Lowering<'a> {
             blocks: Vec::new(),
         };
         // Functions have their names before any launch hands out its own.
-        super::function::library_names()?.for_each(|name| lowering.file_namer.reserve(name));
+        super::function::library_names().for_each(|name| lowering.file_namer.reserve(name));
         for (id, function) in program.functions.iter() {
             let fresh = lowering.file_namer.fresh(&function.name);
             lowering.function_names.insert(id, fresh);
@@ -185,11 +185,7 @@ impl<'a> Lowering<'a> {
             Place::Scratch(index) => Argument::Scratch(index),
             _ => Argument::Array(id),
         };
-        let ty = if self.written.contains(&id) {
-            ParameterType::Output(array.element)
-        } else {
-            ParameterType::Input(array.element)
-        };
+        let ty = if self.written.contains(&id) { ParameterType::Output(array.element) } else { ParameterType::Input(array.element) };
         let wish = array.name.replace('.', "_");
         self.parameter(&wish, ty, argument)
     }

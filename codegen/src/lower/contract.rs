@@ -102,7 +102,12 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, id: ExprId, s
     let (down, right) = (across(&shape.row)?, across(&shape.column)?);
     let work = down.times(right).times(lowering.points(&shape.batch)?).times(sizes.runs.clone());
     let notes = vec![
-        format!("Contraction: a block computes {0} x {0} outputs, a thread {1} x {1} of them in registers. Tiles of {2} terms are", tile.outer, tile.per_thread(), tile.depth),
+        format!(
+            "Contraction: a block computes {0} x {0} outputs, a thread {1} x {1} of them in registers. Tiles of {2} terms are",
+            tile.outer,
+            tile.per_thread(),
+            tile.depth
+        ),
         "double-buffered in shared memory: the next is fetched while the current one is used, one barrier a step.".into(),
         "Terms ascend in one accumulator; each operand read from shared memory serves several multiply-adds.".into(),
     ];
@@ -233,7 +238,8 @@ impl Block {
         let sums = lowering.registers("sum", reduction.accumulator.clone(), vec![per_thread as u32, per_thread as u32]);
         let square = |lowering: &mut Lowering, write: &mut dyn FnMut(&mut Lowering, Expr, Expr) -> Result<(), Error>| {
             lowering.each("p", Type::I32, [int(0), int(per_thread), int(1)], Unroll::Full, |lowering, p| {
-                lowering.each("q", Type::I32, [int(0), int(per_thread), int(1)], Unroll::Full, |lowering, q| write(lowering, p.clone(), q))
+                lowering
+                    .each("q", Type::I32, [int(0), int(per_thread), int(1)], Unroll::Full, |lowering, q| write(lowering, p.clone(), q))
             })
         };
         square(lowering, &mut |lowering, p, q| {
@@ -280,9 +286,7 @@ impl Block {
                 }
             })?;
             lowering.computed.clear();
-            lowering.when(more, |lowering| {
-                staged.iter().try_for_each(|s| s.store(lowering, self, int(1) - buffer.clone()))
-            })?;
+            lowering.when(more, |lowering| staged.iter().try_for_each(|s| s.store(lowering, self, int(1) - buffer.clone())))?;
             lowering.push(Node::Assign(buffer.clone(), int(1) - buffer.clone()));
             lowering.push(Node::Barrier);
             Ok(())

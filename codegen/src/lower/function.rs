@@ -15,14 +15,59 @@ use crate::emit::names::Namer;
 use crate::error::Error;
 use crate::plan::{Expr, Node, Unroll, call, int, name, walk_nodes};
 
-/// The mathematical library as a program of functions, checked once.
-fn library() -> Result<&'static Program, Error> {
-    static LIBRARY: OnceLock<Result<Program, String>> = OnceLock::new();
-    let checked = LIBRARY.get_or_init(|| {
-        gpukc_dsl::check_library(gpukc_math::SOURCES)
-            .map_err(|problems| problems.first().map_or("unknown".into(), |problem| problem.message.clone()))
-    });
-    checked.as_ref().map_err(|message| Error::Bug(format!("the mathematical library does not check: {message}")))
+/// An item of the mathematical library's texts: a function or a constant, with its comment.
+struct Item {
+    name: &'static str,
+    text: &'static str,
+}
+
+/// The library's items, in an order in which each mentions only items before it. Found by their first words, without parsing:
+/// a kernel pays only for the functions that it calls.
+fn items() -> &'static [Item] {
+    static ITEMS: OnceLock<Vec<Item>> = OnceLock::new();
+    ITEMS.get_or_init(|| gpukc_math::SOURCES.iter().flat_map(|(_, text)| split(text)).collect())
+}
+
+fn split(text: &'static str) -> Vec<Item> {
+    let mut found = Vec::new();
+    let (mut start, mut position, mut name) = (0, 0, None);
+    for line in text.split_inclusive('\n') {
+        let item = line.strip_prefix("fn ").or(line.strip_prefix("const "));
+        if let Some(rest) = item {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            name = Some(&rest[..end]);
+        }
+        position += line.len();
+        let ends = line.starts_with('}') || line.starts_with("const ") || item.is_some() && line.trim_end().ends_with('}');
+        if let (true, Some(name)) = (ends, name.take_if(|_| ends)) {
+            found.push(Item { name, text: &text[start..position] });
+            start = position;
+        }
+    }
+    found
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+/// The functions of those names and all that they call, checked, callees first.
+fn library(called: &BTreeSet<String>) -> Result<Program, Error> {
+    let mut wanted: BTreeSet<&str> = called.iter().map(String::as_str).collect();
+    let mut texts = Vec::new();
+    // Items mention only items before them: from the last to the first, every caller is seen before its callees.
+    for item in items().iter().rev() {
+        if !wanted.contains(item.name) {
+            continue;
+        }
+        wanted.extend(words(item.text));
+        texts.push(("library", item.text));
+    }
+    texts.reverse();
+    gpukc_dsl::check_library(&texts).map_err(|problems| {
+        let message = problems.first().map_or("unknown", |problem| problem.message.as_str());
+        Error::Bug(format!("the mathematical library does not check: {message}"))
+    })
 }
 
 impl Lowering<'_> {
@@ -55,31 +100,9 @@ impl Lowering<'_> {
         };
         self.plan.launches.iter().for_each(|launch| walk_nodes(&launch.body, &mut collect));
         self.functions.iter().for_each(|function| walk_nodes(&function.body, &mut collect));
-        // Sources only call what stands above them: from the last to the first, every caller is seen before its callees.
-        let library = library()?;
-        let mut needed = Vec::new();
-        for (id, function) in library.functions.iter().rev() {
-            if !called.contains(&function.name) {
-                continue;
-            }
-            needed.push(id);
-            for (_, expr) in function.exprs.iter() {
-                match &expr.kind {
-                    ExprKind::Call(callee, _) => called.extend([library.functions[*callee].name.clone()]),
-                    ExprKind::Builtin(builtin, arguments) => {
-                        let ty = arguments.first().map_or(expr.ty, |a| function.exprs[*a].ty);
-                        called.extend(library_call(*builtin, ty));
-                    }
-                    ExprKind::Binary(BinaryOp::Rem, a, _) if function.exprs[*a].ty.is_float() => {
-                        called.insert(format!("fmod_{}", function.exprs[*a].ty));
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let library = library(&called)?;
         let mut lowered = Vec::new();
-        for id in needed.into_iter().rev() {
-            let function = &library.functions[id];
+        for (_, function) in library.functions.iter() {
             let callee = |callee: FunctionId| Some(library.functions[callee].name.clone());
             lowered.push(lower(function, &function.name, &self.file_namer, &callee)?);
         }
@@ -90,15 +113,14 @@ impl Lowering<'_> {
 }
 
 /// The names of the mathematical library's functions.
-pub fn library_names() -> Result<impl Iterator<Item = &'static str>, Error> {
-    Ok(library()?.functions.iter().map(|(_, function)| function.name.as_str()))
+pub fn library_names() -> impl Iterator<Item = &'static str> {
+    items().iter().map(|item| item.name)
 }
 
 /// The library's function for a built-in at a float type, if it has one.
 pub fn library_call(builtin: Builtin, ty: Type) -> Option<String> {
     let wanted = format!("{builtin}_{ty}");
-    let library = library().ok()?;
-    library.functions.iter().any(|(_, f)| f.name == wanted).then_some(wanted)
+    items().iter().any(|item| item.name == wanted).then_some(wanted)
 }
 
 type Callee<'a> = &'a dyn Fn(FunctionId) -> Option<String>;
@@ -116,9 +138,8 @@ fn lower(function: &Function, fresh: &str, namer: &Namer, callee: Callee) -> Res
     let mut declared = vec![false; names.len()];
     declared.iter_mut().take(function.parameters).for_each(|d| *d = true);
     let mut scalar = Scalar { function, names, callee, declared };
-    let parameters = (0..function.parameters)
-        .map(|index| (function.locals[Id::new(index)].ty.into(), scalar.names[index].clone()))
-        .collect();
+    let parameters =
+        (0..function.parameters).map(|index| (function.locals[Id::new(index)].ty.into(), scalar.names[index].clone())).collect();
     let mut body = Vec::new();
     scalar.statements(&function.body, &mut body)?;
     body.push(Node::Return(Some(scalar.value(function.value)?)));
@@ -184,9 +205,7 @@ impl Scalar<'_> {
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => self.value(*a)?.binary(op.symbol(), self.value(*b)?),
             ExprKind::Binary(op, a, b) => binary(*op, self.value(*a)?, self.value(*b)?, operand(*a), false),
             ExprKind::Cast(x) => cast(self.value(*x)?, operand(*x), expr.ty),
-            ExprKind::If { condition, then, otherwise } => {
-                self.value(*condition)?.choose(self.value(*then)?, self.value(*otherwise)?)
-            }
+            ExprKind::If { condition, then, otherwise } => self.value(*condition)?.choose(self.value(*then)?, self.value(*otherwise)?),
             ExprKind::Builtin(builtin, arguments) => {
                 let ty = arguments.first().map_or(expr.ty, |a| operand(*a));
                 let arguments = arguments.iter().map(|a| self.value(*a)).collect::<Result<Vec<_>, _>>()?;

@@ -272,11 +272,7 @@ impl RowShape {
     }
 }
 
-fn own<'r>(
-    kernel: &Kernel,
-    subscripts: &[gpukc_dsl::program::Subscript],
-    expected: impl Iterator<Item = &'r Ranged>,
-) -> bool {
+fn own<'r>(kernel: &Kernel, subscripts: &[gpukc_dsl::program::Subscript], expected: impl Iterator<Item = &'r Ranged>) -> bool {
     subscripts.iter().zip(expected).all(|(s, range)| kernel.exprs[s.index].kind == ExprKind::Variable(range.variable))
 }
 
@@ -299,8 +295,8 @@ pub fn is_flat(kernel: &Kernel, facts: &Facts, value: ExprId, variables: &[Range
         ExprKind::Read { array, subscripts } => {
             let access = super::read::access(kernel, facts, *array, subscripts);
             let mentioned = variables.iter().any(|v| walk::mentions(kernel, id, v.variable));
-            flat &= !mentioned
-                || access.is_some_and(|access| super::read::flat_coefficient(kernel, facts, &access, variables).is_some());
+            flat &=
+                !mentioned || access.is_some_and(|access| super::read::flat_coefficient(kernel, facts, &access, variables).is_some());
             false
         }
         _ => true,

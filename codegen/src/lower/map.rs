@@ -9,9 +9,9 @@ use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Stat
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
-use super::read::{access, flat_coefficient};
 use super::group::{Group, is_flat};
 use super::place::Place;
+use super::read::{access, flat_coefficient};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
@@ -134,9 +134,7 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
         }
         condition = condition.and(call("is_aligned", vec![output.clone(), aligned(element)]));
     }
-    let (then, ()) = lowering.block(|lowering| {
-        wide_tile(lowering, statement, wide, &pointers, first.clone(), output.clone())
-    })?;
+    let (then, ()) = lowering.block(|lowering| wide_tile(lowering, statement, wide, &pointers, first.clone(), output.clone()))?;
     let (otherwise, ()) = lowering.block(|lowering| {
         let hi = lowering.local("end", ty, call("minimum", vec![first.clone() + int(tile), count.clone()]));
         let lo = first.clone() + name("threadIdx.x").cast(Type::I32);
@@ -246,7 +244,7 @@ fn lower_strided(lowering: &mut Lowering, statement: &Statement) -> Result<(), E
     let pointer = lowering.pointer(statement.array);
     let mut notes = vec!["A thread per element, grid-stride; neighbouring threads take neighbouring elements.".to_string()];
     if walk::has_reduction(lowering.kernel, statement.value) {
-        notes.push("Each thread reduces its own terms, in the order that docs/numerics.md defines.".into());
+        notes.push("Each thread reduces its own terms, in the order that docs/language.md defines.".into());
     }
     if statement.variables.is_empty() {
         lowering.flat = None;

@@ -107,10 +107,7 @@ fn is_inlinable(kernel: &Kernel, number: usize) -> bool {
     statement.kind == StatementKind::Define
         && defined_once
         && statement.subscripts.len() == statement.variables.len()
-        && statement
-            .subscripts
-            .iter()
-            .all(|s| matches!(kernel.exprs[s.index].kind, ExprKind::Variable(_)))
+        && statement.subscripts.iter().all(|s| matches!(kernel.exprs[s.index].kind, ExprKind::Variable(_)))
         && !walk::has_reduction(kernel, statement.value)
         && !walk::can_fail(kernel, statement.value)
 }

@@ -147,9 +147,7 @@ impl Lowering<'_> {
                 index = call(rule, vec![index.cast(Type::I64), extent.clone().cast(Type::I64)]);
             }
             let inside = match subscript.bounds {
-                Bounds::Constant(_) | Bounds::Drop => {
-                    Some(int(0).binary("<=", index.clone()).and(index.clone().less(extent)))
-                }
+                Bounds::Constant(_) | Bounds::Drop => Some(int(0).binary("<=", index.clone()).and(index.clone().less(extent))),
                 Bounds::Checked => Some(self.check(array, axis, subscript, index.clone(), extent)),
                 // Only an empty array can be left through a rule.
                 _ if extent.constant().is_some_and(|n| n > 0) => None,
@@ -165,11 +163,7 @@ impl Lowering<'_> {
     }
 
     fn check(&mut self, array: ArrayId, axis: usize, subscript: &Subscript, index: Expr, extent: Expr) -> Expr {
-        let site = Site {
-            array: self.kernel.arrays[array].name.clone(),
-            axis,
-            span: self.kernel.exprs[subscript.index].span,
-        };
+        let site = Site { array: self.kernel.arrays[array].name.clone(), axis, span: self.kernel.exprs[subscript.index].span };
         let site = self.site(site);
         let report = self.report();
         call("index_ok", vec![index, extent, site, report])

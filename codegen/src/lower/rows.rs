@@ -18,10 +18,10 @@ use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::context::Lowering;
-use super::read::{access, flat_coefficient};
 use super::group::{Group, only_reduction, product};
 use super::map::store_element;
 use super::place::Place;
+use super::read::{access, flat_coefficient};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
@@ -120,7 +120,19 @@ fn begin(
             }
         }
     }
-    Ok(Row { layout, output: None, start, extent, full, live, writes, rows: values, held: Vec::new(), on_chip: BTreeMap::new(), aligned })
+    Ok(Row {
+        layout,
+        output: None,
+        start,
+        extent,
+        full,
+        live,
+        writes,
+        rows: values,
+        held: Vec::new(),
+        on_chip: BTreeMap::new(),
+        aligned,
+    })
 }
 
 fn decode_rows(lowering: &mut Lowering, variables: &[Ranged], index: Expr) -> Result<Vec<Expr>, Error> {
@@ -144,7 +156,11 @@ fn lower_statement(lowering: &mut Lowering, row: &mut Row, statement: &Statement
         let reduction = lowering.reduction(id)?;
         let total = total(lowering, row, &reduction, &inner)?;
         let named = statement.value == id;
-        let wish = if named { lowering.kernel.arrays[statement.array].name.replace('.', "_") } else { reduction.reduce.reducer.name().into() };
+        let wish = if named {
+            lowering.kernel.arrays[statement.array].name.replace('.', "_")
+        } else {
+            reduction.reduce.reducer.name().into()
+        };
         let ty = lowering.kernel.exprs[id].ty;
         let total = lowering.local(&wish, ty, reduction.finish(total));
         lowering.computed.insert(id, total);
@@ -238,7 +254,10 @@ fn hold_inputs(lowering: &mut Lowering, row: &mut Row, statement: &Statement, ra
     for read in walk::reads(lowering.kernel, statement.value) {
         let ExprKind::Read { array, subscripts } = lowering.kernel.exprs[read].kind.clone() else { continue };
         let place = lowering.places.of(array);
-        if !matches!(place, Place::Memory | Place::Scratch(_)) || lowering.chip.contains_key(&array) || row.on_chip.contains_key(&array) {
+        if !matches!(place, Place::Memory | Place::Scratch(_))
+            || lowering.chip.contains_key(&array)
+            || row.on_chip.contains_key(&array)
+        {
             continue;
         }
         let all: Vec<Ranged> = statement.variables[..rank].iter().chain(inner).copied().collect();

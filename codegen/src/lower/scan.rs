@@ -218,7 +218,14 @@ fn lower_stage(
                 Ok(())
             })?;
         }
-        _ => outputs(lowering, statement, shape, reduction, stage, Position { row, block, terms, blocks, first, warp, values, before_row })?,
+        _ => outputs(
+            lowering,
+            statement,
+            shape,
+            reduction,
+            stage,
+            Position { row, block, terms, blocks, first, warp, values, before_row },
+        )?,
     }
     finish(lowering, statement, stage, rows);
     Ok(())
@@ -241,10 +248,7 @@ fn finish(lowering: &mut Lowering, statement: &Statement, stage: &Stage, rows: &
 }
 
 /// Visits the 16 terms that a thread holds.
-fn rows_of_warp(
-    lowering: &mut Lowering,
-    mut write: impl FnMut(&mut Lowering, Expr, Expr) -> Result<(), Error>,
-) -> Result<(), Error> {
+fn rows_of_warp(lowering: &mut Lowering, mut write: impl FnMut(&mut Lowering, Expr, Expr) -> Result<(), Error>) -> Result<(), Error> {
     let four = || [int(0), int(4), int(1)];
     lowering.each("at", Type::I32, four(), Unroll::Full, |lowering, at| {
         lowering.each("quad", Type::I32, four(), Unroll::Full, |lowering, quad| write(lowering, at.clone(), quad))
@@ -267,13 +271,7 @@ fn bind_term(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, term
 }
 
 /// Scans the block's terms in place, each row for itself; gives what stands before each row, by lane, and the block's total.
-fn block_scan(
-    lowering: &mut Lowering,
-    reduction: &Reduction,
-    values: &Expr,
-    lane: &Expr,
-    warp: &Expr,
-) -> Result<(Expr, Expr), Error> {
+fn block_scan(lowering: &mut Lowering, reduction: &Reduction, values: &Expr, lane: &Expr, warp: &Expr) -> Result<(Expr, Expr), Error> {
     let ty = reduction.accumulator.clone();
     let totals = lowering.shared("row_total", ty.clone(), vec![32]);
     lowering.each("at", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, at| {

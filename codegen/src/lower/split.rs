@@ -8,9 +8,9 @@ use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
-use super::read::{access, flat_coefficient};
 use super::group::{Group, is_flat, only_reduction, product};
 use super::map::store_element;
+use super::read::{access, flat_coefficient};
 use super::reduction::Reduction;
 use crate::error::Error;
 use crate::formula::Formula;
@@ -55,7 +55,9 @@ pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, r
     let (mut source, mut terms, mut needed) = (None, terms.clone(), Formula::Constant(1));
     for number in 1..=3 {
         let blocks = terms.clone().div_ceil(BLOCK).max(1);
-        let last = number == 3 || lowering.facts.bound(&terms).is_some_and(|bound| bound <= BLOCK) || terms.constant().is_some_and(|n| n <= BLOCK);
+        let last = number == 3
+            || lowering.facts.bound(&terms).is_some_and(|bound| bound <= BLOCK)
+            || terms.constant().is_some_and(|n| n <= BLOCK);
         let target = (!last).then(|| partials(lowering, reduction, &format!("blocks{number}"), results.clone().times(blocks.clone())));
         let next_needed = needed.clone().times(blocks.clone().minus(1).min(1));
         levels.push(Level { number, terms, blocks: blocks.clone(), source, target, needed });
@@ -74,8 +76,8 @@ pub fn partials(lowering: &mut Lowering, reduction: &Reduction, wish: &str, coun
         CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
     };
     let values = lowering.scratch(&format!("{stem}_{wish}"), count.clone().times(element.size() as i64));
-    let indices = matches!(reduction.accumulator, CudaType::Best(_))
-        .then(|| lowering.scratch(&format!("{stem}_{wish}_at"), count.times(8)));
+    let indices =
+        matches!(reduction.accumulator, CudaType::Best(_)).then(|| lowering.scratch(&format!("{stem}_{wish}_at"), count.times(8)));
     Partials { values, indices, element }
 }
 
@@ -158,11 +160,7 @@ fn lower_level(
     let warp = name("blockIdx.x").cast(ty) * int(WARPS) + thread() / int(32);
     let warp = lowering.local("warp", ty, warp);
     let lane = lowering.local("lane", Type::I32, thread() % int(32));
-    lowering.push(Node::If {
-        condition: warp.clone().binary(">=", count),
-        then: vec![Node::Return(None)],
-        otherwise: Vec::new(),
-    });
+    lowering.push(Node::If { condition: warp.clone().binary(">=", count), then: vec![Node::Return(None)], otherwise: Vec::new() });
     let single = results.constant() == Some(1);
     let (result, block) = if single {
         (int(0), warp.clone())

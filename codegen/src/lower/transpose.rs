@@ -138,7 +138,9 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
     let batches = lowering.points(&batch)?;
     let work: Formula = across.div_ceil(TILE).times(along.div_ceil(TILE)).times(batches);
     let notes = vec![
-        format!("Transpose: a {TILE} x {TILE} tile through shared memory, read along the input's contiguous dimension and written along"),
+        format!(
+            "Transpose: a {TILE} x {TILE} tile through shared memory, read along the input's contiguous dimension and written along"
+        ),
         "the output's. The padding keeps the turned accesses free of bank conflicts.".into(),
     ];
     let suffix = suffix(lowering, statement);

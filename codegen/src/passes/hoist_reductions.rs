@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use gpukc_dsl::program::{
-    Array, ArrayId, Attributes, Bounds, Expr, ExprId, ExprKind, Kernel, Ranged, Reduce, Role, Statement, StatementKind,
-    Subscript, VariableId,
+    Array, ArrayId, Attributes, Bounds, Expr, ExprId, ExprKind, Kernel, Ranged, Reduce, Role, Statement, StatementKind, Subscript,
+    VariableId,
 };
 use gpukc_dsl::types::Type;
 

@@ -43,7 +43,8 @@ pub fn applies(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &R
 /// The shape of a contraction, if the statement is one.
 pub fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Option<Shape> {
     let ([term], None) = (reduce.variables.as_slice(), reduce.filter) else { return None };
-    let term_known = size::extent(kernel, facts, term).is_some() && size::formula(kernel, facts, term.lo) == Some(Formula::Constant(0));
+    let term_known =
+        size::extent(kernel, facts, term).is_some() && size::formula(kernel, facts, term.lo) == Some(Formula::Constant(0));
     let (column, before) = statement.variables.split_last()?;
     // The row variable: the last other one that no read shares with the column variable.
     let together = |variable: VariableId| {

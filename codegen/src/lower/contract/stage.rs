@@ -36,7 +36,15 @@ impl Staged {
         // Four words of padding keep 16-byte rows aligned and turned stores in different banks.
         let shared = lowering.shared(&format!("{stem}_tile"), leaf.ty, vec![2, tile.depth as u32, tile.outer as u32 + 4]);
         let ahead = lowering.registers(&format!("{stem}_next"), leaf.ty, vec![count as u32]);
-        Ok(Staged { ty: leaf.ty, side: leaf.side, along_terms: leaf.along_terms, shared, ahead, count, pack: if leaf.wide.is_some() { 4 } else { 1 } })
+        Ok(Staged {
+            ty: leaf.ty,
+            side: leaf.side,
+            along_terms: leaf.along_terms,
+            shared,
+            ahead,
+            count,
+            pack: if leaf.wide.is_some() { 4 } else { 1 },
+        })
     }
 
     /// Where in the tile the `step`-th pack that a thread stages starts: (term, outer).
@@ -52,11 +60,7 @@ impl Staged {
     }
 
     /// Visits the packs that a thread stages.
-    fn packs(
-        &self,
-        lowering: &mut Lowering,
-        mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn packs(&self, lowering: &mut Lowering, mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>) -> Result<(), Error> {
         let bounds = [int(0), int(self.count / self.pack), int(1)];
         lowering.each("step", Type::I32, bounds, Unroll::Full, |lowering, step| write(lowering, step))
     }
@@ -139,11 +143,7 @@ impl Staged {
         self.packs(lowering, |lowering, step| {
             let (term, outer) = self.place(block.tile, step.clone());
             lowering.each("part", Type::I32, [int(0), int(self.pack), int(1)], Unroll::Full, |lowering, part| {
-                let (term, outer) = if self.along_terms {
-                    (term + part.clone(), outer)
-                } else {
-                    (term, outer + part.clone())
-                };
+                let (term, outer) = if self.along_terms { (term + part.clone(), outer) } else { (term, outer + part.clone()) };
                 let place = self.shared.clone().at(buffer.clone()).at(term).at(outer);
                 lowering.push(Node::Assign(place, self.ahead.clone().at(step * int(self.pack) + part)));
                 Ok(())

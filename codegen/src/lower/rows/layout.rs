@@ -11,9 +11,18 @@ pub const CHUNK: i64 = 256;
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
     /// `packs` of four accumulators a lane, `4 * lanes` elements apart; `steps` of 128 elements.
-    Lanes { lanes: i64, packs: i64, steps: i64 },
-    Registers { groups: i64, steps: i64 },
-    Reload { groups: i64 },
+    Lanes {
+        lanes: i64,
+        packs: i64,
+        steps: i64,
+    },
+    Registers {
+        groups: i64,
+        steps: i64,
+    },
+    Reload {
+        groups: i64,
+    },
 }
 
 impl Layout {
@@ -43,7 +52,9 @@ impl Layout {
     pub fn notes(self) -> Vec<String> {
         match self {
             Layout::Lanes { lanes, .. } => vec![
-                format!("Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"),
+                format!(
+                    "Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"
+                ),
                 "each element is read once and written once. Partial results meet by shuffles.".into(),
             ],
             Layout::Registers { .. } => vec![
