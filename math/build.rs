@@ -6,14 +6,8 @@ use std::{env, fs, path::Path};
 fn main() {
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     for (name, files) in [
-        (
-            "f32.rs",
-            ["f32_basic", "f32_exp", "f32_log", "f32_trig", "f32_erf"],
-        ),
-        (
-            "f64.rs",
-            ["f64_basic", "f64_exp", "f64_log", "f64_trig", "f64_erf"],
-        ),
+        ("f32.rs", ["f32_basic", "f32_exp", "f32_log", "f32_trig", "f32_erf"]),
+        ("f64.rs", ["f64_basic", "f64_exp", "f64_log", "f64_trig", "f64_erf"]),
     ] {
         let mut rust = String::new();
         for file in files {
@@ -23,11 +17,7 @@ fn main() {
             for line in text.lines() {
                 if let Some(rest) = line.strip_prefix("fn ") {
                     let slow = rest.split('(').next().is_some_and(|n| n.contains("_slow_"));
-                    rust += if slow {
-                        "#[inline(never)]\n"
-                    } else {
-                        "#[inline(always)]\n"
-                    };
+                    rust += if slow { "#[inline(never)]\n" } else { "#[inline(always)]\n" };
                     rust += "pub fn ";
                     rust += rest;
                 } else {

@@ -49,7 +49,9 @@ pub fn parse(text: &str) -> Option<Result<Generator, String>> {
     let Some(shape) = shape.filter(|shape| shape.len() <= 8) else { return Some(Err(malformed())) };
     let seed = match seed {
         None => None,
-        Some(_) if !matches!(fill, Fill::Rand | Fill::Randn) => return Some(Err(format!("`{text}`: only rand and randn take a seed"))),
+        Some(_) if !matches!(fill, Fill::Rand | Fill::Randn) => {
+            return Some(Err(format!("`{text}`: only rand and randn take a seed")));
+        }
         Some(seed) => match seed.parse() {
             Ok(seed) => Some(seed),
             Err(_) => return Some(Err(malformed())),
@@ -181,7 +183,9 @@ mod tests {
         assert_eq!(parse("c:x.npy"), None);
         let generator = parse("rand:1_024x512:7").unwrap().unwrap();
         assert_eq!(generator, Generator { fill: Fill::Rand, shape: vec![1024, 512], seed: Some(7) });
-        for bad in ["rand:", "rand:x", "rand:3x", "rand:-3", "rand:3:", "rand:3:y", "zeros:3:1", "rand:99999999999999999999", "ones:3.5"] {
+        for bad in
+            ["rand:", "rand:x", "rand:3x", "rand:-3", "rand:3:", "rand:3:y", "zeros:3:1", "rand:99999999999999999999", "ones:3.5"]
+        {
             assert!(parse(bad).unwrap().is_err(), "{bad}");
         }
     }

@@ -52,8 +52,8 @@ pub fn read(path: &Path) -> Result<Text, Failure> {
             // The byte-order mark, which `Source` drops, shifts the place; the rest before it is as it was.
             let at = valid.saturating_sub(if error.as_bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 });
             let message = format!("the text is not UTF-8: byte 0x{bad:02x}");
-            let problem = Diagnostic::error(2, Span::new(at, at + '\u{fffd}'.len_utf8()), message, "here")
-                .help("save the file as UTF-8");
+            let problem =
+                Diagnostic::error(2, Span::new(at, at + '\u{fffd}'.len_utf8()), message, "here").help("save the file as UTF-8");
             Text { source, problems: vec![problem] }
         }
     };

@@ -107,13 +107,8 @@ fn checking() {
 #[test]
 fn standard_input() {
     let place = Place::new();
-    let mut child = place
-        .command(&["check", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        place.command(&["check", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(SCALE.as_bytes()).unwrap();
     Done::from(child.wait_with_output().unwrap()).expect(0, &["<stdin>", "1 kernel"]);
 }
@@ -198,7 +193,8 @@ fn inputs_that_do_not_fit() {
     place.file("array.npy", npy("<f4", "(1,)", &[0; 4]));
     a("array.npy").expect(4, &["scalar"]);
     a("1").expect(0, &[]);
-    let done = place.run(&["run", "scale.gk", "--device", "cpu", "--in", "a=1", "--in", "x=ones:1", "--out", "y=no/such/folder/y.npy"]);
+    let done =
+        place.run(&["run", "scale.gk", "--device", "cpu", "--in", "a=1", "--in", "x=ones:1", "--out", "y=no/such/folder/y.npy"]);
     done.expect(4, &["can't be written"]);
 }
 
@@ -229,7 +225,8 @@ fn compiling_to_text() {
     place.run(&["compile", "scale.gk", "--shape", "k=3"]).expect(2, &["no dim `k`"]);
     place.run(&["compile", "scale.gk", "--shape", "n=-3"]).expect(2, &["-3"]);
     place.run(&["compile", "scale.gk", "--kernel", "other"]).expect(2, &["other"]);
-    let none = place.command(&["compile", "scale.gk", "--emit", "ptx", "--arch", "sm_90"]).env("GPUKC_NVRTC", "/nowhere").output().unwrap();
+    let none =
+        place.command(&["compile", "scale.gk", "--emit", "ptx", "--arch", "sm_90"]).env("GPUKC_NVRTC", "/nowhere").output().unwrap();
     Done::from(none).expect(3, &["GPUKC_NVRTC"]);
 }
 

@@ -1,4 +1,4 @@
-//! The CPU device of gk, and the reference for every other: results follow `docs/numerics.md` to the last bit.
+//! The CPU device of gk, and the reference for every other: results follow `docs/language.md` to the last bit.
 //!
 //! A call's statements are compiled, one by one, to instructions over columns: some hundred points of a statement, or
 //! terms of a reduction, are evaluated together, so that every instruction is a loop that the compiler has vectorised.

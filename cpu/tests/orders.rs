@@ -1,4 +1,4 @@
-//! The orders of `docs/numerics.md`, against a direct transcription of that page.
+//! The orders of `docs/language.md`, against a direct transcription of that page.
 mod common;
 use common::*;
 

@@ -98,9 +98,8 @@ fn parameter(p: &Parameter) -> String {
 }
 
 fn attribute(a: &Attribute) -> String {
-    let argument = |(key, value): &(Option<Name>, Expr)| {
-        key.as_ref().map_or(String::new(), |key| format!("{} = ", key.text)) + &expr(value)
-    };
+    let argument =
+        |(key, value): &(Option<Name>, Expr)| key.as_ref().map_or(String::new(), |key| format!("{} = ", key.text)) + &expr(value);
     format!("@{}({}) ", a.name.text, join(&a.arguments, argument))
 }
 
@@ -198,9 +197,7 @@ fn results_of_every_form() {
 fn functions_and_constants() {
     let all = items("const C: i64 = 2 * 3;\n/// g\nfn g(x: f32, y: f32) -> f32 { x }\nkernel k() -> f32 { C }");
     assert_eq!(all.len(), 3);
-    assert!(
-        matches!(&all[0], Item::Constant(c) if c.name.text == "C" && type_expr(&c.ty) == "i64" && expr(&c.value) == "(* 2 3)")
-    );
+    assert!(matches!(&all[0], Item::Constant(c) if c.name.text == "C" && type_expr(&c.ty) == "i64" && expr(&c.value) == "(* 2 3)"));
     assert!(matches!(&all[1], Item::Function(f) if f.doc == ["g"] && f.parameters.len() == 2 && type_expr(&f.result) == "f32"));
 }
 
@@ -384,10 +381,7 @@ fn a_reduction_takes_one_term() {
         ("sum[i, j in 0..n, k if a[k] > 0] b[i]", "(sum[i, j in 0..n, k if (> a[k] 0)] b[i])"),
         ("max[j in i - 2..=i + 2] x[j]", "(max[j in (- i 2)..=(+ i 2)] x[j])"),
         ("sum[k in s[i]..s[i + 1]] x[k]", "(sum[k in s[i]..s[(+ i 1)]] x[k])"),
-        (
-            "sum[di in -1..=1, dj in -1..=1] x[i + di | clamp]",
-            "(sum[di in (- 1)..=1, dj in (- 1)..=1] x[(+ i di) | rule clamp])",
-        ),
+        ("sum[di in -1..=1, dj in -1..=1] x[i + di | clamp]", "(sum[di in (- 1)..=1, dj in (- 1)..=1] x[(+ i di) | rule clamp])"),
         ("sum[j in a | b..c] x[j]", "(sum[j in (| a b)..c] x[j])"),
         ("count[i] (x[i] > 0)", "(count[i] (paren (> x[i] 0)))"),
         ("max[i] (-q[i])", "(max[i] (paren (- q[i])))"),
@@ -753,8 +747,8 @@ fn rubbish_is_refused_politely() {
     let good = "/// d\n@block(64) kernel f(x: f32[n], k: i32[n]) -> (y: f32[n], h: f32[9]) where n > 1 { let t[i in 0..n] = if x[i] < 1.5e3 { -x[i | 0.0] } else { sum[j in 0..=i if k[j] != 0] x[j] * 2.0 }; y[i] = t[i]; h[k[i] | drop] max= f32::MAX; }\nfn g(x: f32) -> f32 { let mut s: f32 = 0; for i in 0..3 { s = s + x; } while s > 1 { s -= 1; } if s > 0 { s } else { 0 } }\nconst C: i64 = 0x1F;";
     assert_eq!(wrong(good), []);
     let pieces = [
-        "(", ")", "[", "]", "{", "}", ";", "=", "+", "-", "..", "|", "@", "kernel", "fn", "if", "else", "sum", "1.5", "é",
-        "\u{a0}", "/*", "*/", "\"", "\0",
+        "(", ")", "[", "]", "{", "}", ";", "=", "+", "-", "..", "|", "@", "kernel", "fn", "if", "else", "sum", "1.5", "é", "\u{a0}",
+        "/*", "*/", "\"", "\0",
     ];
     for _ in 0..1_000 {
         let mut text: Vec<char> = good.chars().collect();
@@ -801,8 +795,7 @@ error[GK0001]: expected an operator or `)`, found `;`
 fn suggestions_help_and_counts() {
     let source = Source::new("a.gk", "x\ny\r\nz");
     let first = Diagnostic::error(101, Span::new(2, 3), "one", "here").label(Span::new(0, 1), "there").help("think");
-    let first =
-        first.suggest_edits("put it in parentheses", vec![(Span::new(2, 2), "(".into()), (Span::new(3, 3), ")".into())]);
+    let first = first.suggest_edits("put it in parentheses", vec![(Span::new(2, 2), "(".into()), (Span::new(3, 3), ")".into())]);
     let second = Diagnostic::error(102, Span::new(6, 6), "two", "");
     let third = Diagnostic::warning(103, Span::default(), "three", "");
     let expected = "\

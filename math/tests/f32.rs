@@ -1,10 +1,5 @@
 //! Single precision against references in double precision: a stride over all bit patterns, and the edges.
-#![allow(
-    clippy::approx_constant,
-    clippy::excessive_precision,
-    clippy::needless_range_loop,
-    clippy::type_complexity
-)]
+#![allow(clippy::approx_constant, clippy::excessive_precision, clippy::needless_range_loop, clippy::type_complexity)]
 
 use gpukc_math::f32 as m;
 
@@ -86,18 +81,10 @@ const TWO: &[Two] = &[
 /// The error of `got` in units in the last place of `want`; infinite where a special value or a sign is wrong.
 fn ulps(got: f32, want: f64) -> f64 {
     if want.is_nan() || got.is_nan() {
-        return if want.is_nan() && got.is_nan() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if want == 0.0 || want.is_infinite() {
-        return if got as f64 == want && got.is_sign_negative() == want.is_sign_negative() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if got as f64 == want && got.is_sign_negative() == want.is_sign_negative() { 0.0 } else { f64::INFINITY };
     }
     if got.is_sign_negative() != want.is_sign_negative() {
         return f64::INFINITY;
@@ -106,11 +93,7 @@ fn ulps(got: f32, want: f64) -> f64 {
     let unit = 2f64.powi(exponent - 23);
     // past the largest number, infinity counts as 2^128
     let top = 2f64.powi(128);
-    let value = if got.is_infinite() {
-        top.copysign(got as f64)
-    } else {
-        got as f64
-    };
+    let value = if got.is_infinite() { top.copysign(got as f64) } else { got as f64 };
     (value - want.clamp(-top, top)).abs() / unit
 }
 
@@ -189,11 +172,7 @@ fn edges() -> Vec<f32> {
 }
 
 /// The largest error of `f` over some arguments, and where.
-fn worst(
-    f: fn(f32) -> f32,
-    reference: fn(f64) -> f64,
-    args: impl Iterator<Item = f32>,
-) -> (f64, f32) {
+fn worst(f: fn(f32) -> f32, reference: fn(f64) -> f64, args: impl Iterator<Item = f32>) -> (f64, f32) {
     let mut top = (0.0, 0.0);
     for x in args {
         let e = ulps(f(x), reference(x as f64));
@@ -214,11 +193,7 @@ fn functions_of_one_argument() {
         let (e, x) = worst(f, reference, stride.chain(shape).chain(edges()));
         println!("{name:>6}_f32 {e:.3} ulp at {x:e} ({:#x})", x.to_bits());
         if e > 2.0 {
-            bad.push(format!(
-                "{name} {e} ulp at {x:e}: {:e}, not {:e}",
-                f(x),
-                reference(x as f64)
-            ));
+            bad.push(format!("{name} {e} ulp at {x:e}: {:e}, not {:e}", f(x), reference(x as f64)));
         }
     }
     assert!(bad.is_empty(), "{bad:#?}");
@@ -226,9 +201,7 @@ fn functions_of_one_argument() {
 
 /// A fixed sequence of 32-bit patterns.
 fn random(state: &mut u64) -> u32 {
-    *state = state
-        .wrapping_mul(6364136223846793005)
-        .wrapping_add(1442695040888963407);
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     (*state >> 32) as u32
 }
 
@@ -236,41 +209,18 @@ fn pairs() -> Vec<(f32, f32)> {
     let mut s = 7;
     let mut v = Vec::new();
     for _ in 0..200_000 {
-        v.push((
-            f32::from_bits(random(&mut s)),
-            f32::from_bits(random(&mut s)),
-        ));
+        v.push((f32::from_bits(random(&mut s)), f32::from_bits(random(&mut s))));
         let x = f32::from_bits(random(&mut s) >> 1);
         // a power that neither overflows nor vanishes, and points not far from the diagonal
-        v.push((
-            x,
-            (random(&mut s) as f32 / 2f32.powi(32) - 0.5) * 200.0 / x.ln().abs(),
-        ));
+        v.push((x, (random(&mut s) as f32 / 2f32.powi(32) - 0.5) * 200.0 / x.ln().abs()));
         v.push((x, x * (0.25 + random(&mut s) as f32 / 2f32.powi(30))));
         let near = 1.0 + (random(&mut s) as i32 as f32) / 2f32.powi(34);
         v.push((near, random(&mut s) as i32 as f32 / 2f32.powi(22)));
-        v.push((
-            (random(&mut s) as i32 >> 24) as f32,
-            (random(&mut s) as i32 >> 26) as f32,
-        ));
+        v.push(((random(&mut s) as i32 >> 24) as f32, (random(&mut s) as i32 >> 26) as f32));
     }
     let mut e = edges();
     e.truncate(160);
-    e.extend([
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        2.0,
-        -2.0,
-        3.0,
-        -3.0,
-        0.5,
-        -0.5,
-        f32::NEG_INFINITY,
-        -f32::MAX,
-        -1e-45,
-    ]);
+    e.extend([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, f32::NEG_INFINITY, -f32::MAX, -1e-45]);
     for &x in &e {
         for &y in &e {
             v.push((x, y));
@@ -294,11 +244,7 @@ fn functions_of_two_arguments() {
         let (e, x, y) = top;
         println!("{name:>6}_f32 {e:.3} ulp at {x:e}, {y:e}");
         if e > 2.0 {
-            bad.push(format!(
-                "{name} {e} ulp at {x:e}, {y:e}: {:e}, not {:e}",
-                f(x, y),
-                reference(x as f64, y as f64)
-            ));
+            bad.push(format!("{name} {e} ulp at {x:e}, {y:e}: {:e}, not {:e}", f(x, y), reference(x as f64, y as f64)));
         }
     }
     assert!(bad.is_empty(), "{bad:#?}");
@@ -318,12 +264,7 @@ fn exact_functions() {
         assert!(same(m::round_f32(x), x.round()), "round({x:e})");
     }
     for (x, y) in pairs() {
-        assert!(
-            same(m::fmod_f32(x, y), x % y),
-            "{x:e} % {y:e}: {:e}, not {:e}",
-            m::fmod_f32(x, y),
-            x % y
-        );
+        assert!(same(m::fmod_f32(x, y), x % y), "{x:e} % {y:e}: {:e}, not {:e}", m::fmod_f32(x, y), x % y);
     }
 }
 
@@ -368,49 +309,17 @@ fn special_values() {
         ("acos(1)", m::acos_f32(1.0), 0.0),
         ("acos(-1)", m::acos_f32(-1.0), std::f32::consts::PI),
         ("acos(-2)", m::acos_f32(-2.0), NAN),
-        (
-            "atan(-inf)",
-            m::atan_f32(-INF),
-            -std::f32::consts::FRAC_PI_2,
-        ),
-        (
-            "atan2(0, -0)",
-            m::atan2_f32(0.0, -0.0),
-            std::f32::consts::PI,
-        ),
-        (
-            "atan2(-0, -0)",
-            m::atan2_f32(-0.0, -0.0),
-            -std::f32::consts::PI,
-        ),
+        ("atan(-inf)", m::atan_f32(-INF), -std::f32::consts::FRAC_PI_2),
+        ("atan2(0, -0)", m::atan2_f32(0.0, -0.0), std::f32::consts::PI),
+        ("atan2(-0, -0)", m::atan2_f32(-0.0, -0.0), -std::f32::consts::PI),
         ("atan2(-0, 0)", m::atan2_f32(-0.0, 0.0), -0.0),
         ("atan2(-0, 1)", m::atan2_f32(-0.0, 1.0), -0.0),
-        (
-            "atan2(0, -1)",
-            m::atan2_f32(0.0, -1.0),
-            std::f32::consts::PI,
-        ),
-        (
-            "atan2(1, 0)",
-            m::atan2_f32(1.0, -0.0),
-            std::f32::consts::FRAC_PI_2,
-        ),
-        (
-            "atan2(inf, inf)",
-            m::atan2_f32(INF, INF),
-            std::f32::consts::FRAC_PI_4,
-        ),
-        (
-            "atan2(-inf, -inf)",
-            m::atan2_f32(-INF, -INF),
-            -3.0 * std::f32::consts::FRAC_PI_4,
-        ),
+        ("atan2(0, -1)", m::atan2_f32(0.0, -1.0), std::f32::consts::PI),
+        ("atan2(1, 0)", m::atan2_f32(1.0, -0.0), std::f32::consts::FRAC_PI_2),
+        ("atan2(inf, inf)", m::atan2_f32(INF, INF), std::f32::consts::FRAC_PI_4),
+        ("atan2(-inf, -inf)", m::atan2_f32(-INF, -INF), -3.0 * std::f32::consts::FRAC_PI_4),
         ("atan2(-1, inf)", m::atan2_f32(-1.0, INF), -0.0),
-        (
-            "atan2(1, -inf)",
-            m::atan2_f32(1.0, -INF),
-            std::f32::consts::PI,
-        ),
+        ("atan2(1, -inf)", m::atan2_f32(1.0, -INF), std::f32::consts::PI),
         ("atan2(nan, 1)", m::atan2_f32(NAN, 1.0), NAN),
         ("sinh(-0)", m::sinh_f32(-0.0), -0.0),
         ("sinh(-inf)", m::sinh_f32(-INF), -INF),

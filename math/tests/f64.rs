@@ -44,11 +44,7 @@ fn two(name: &str) -> Option<fn(f64, f64) -> f64> {
 /// The error of `got` in ulps, where the true value is `want` and `rest` of its ulps; infinite for a wrong special value.
 fn ulps(got: f64, want: f64, rest: f64) -> f64 {
     if want.is_nan() || got.is_nan() {
-        return if want.is_nan() && got.is_nan() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if got.is_sign_negative() != want.is_sign_negative() {
         return f64::INFINITY;
@@ -115,9 +111,7 @@ fn same(a: f64, b: f64) -> bool {
 
 /// A fixed sequence of bit patterns.
 fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6364136223846793005)
-        .wrapping_add(1442695040888963407);
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     let x = *state ^ (*state >> 29);
     x.wrapping_mul(0xbf58476d1ce4e5b9) ^ (x >> 32)
 }
@@ -145,37 +139,16 @@ fn exact_functions() {
     for x in special {
         for y in special {
             for (x, y) in [(x, y), (-x, y), (x, -y), (-x, -y)] {
-                assert!(
-                    same(m::fmod_f64(x, y), x % y),
-                    "{x:e} % {y:e}: {:e}, not {:e}",
-                    m::fmod_f64(x, y),
-                    x % y
-                );
+                assert!(same(m::fmod_f64(x, y), x % y), "{x:e} % {y:e}: {:e}, not {:e}", m::fmod_f64(x, y), x % y);
             }
         }
-        assert!(
-            same(m::round_f64(x), x.round()) && same(m::round_f64(-x), (-x).round()),
-            "round({x:e})"
-        );
+        assert!(same(m::round_f64(x), x.round()) && same(m::round_f64(-x), (-x).round()), "round({x:e})");
     }
     for _ in 0..50_000 {
-        let (x, y) = (
-            f64::from_bits(random(&mut s)),
-            f64::from_bits(random(&mut s)),
-        );
-        assert!(
-            same(m::fmod_f64(x, y), x % y),
-            "{x:e} % {y:e}: {:e}, not {:e}",
-            m::fmod_f64(x, y),
-            x % y
-        );
+        let (x, y) = (f64::from_bits(random(&mut s)), f64::from_bits(random(&mut s)));
+        assert!(same(m::fmod_f64(x, y), x % y), "{x:e} % {y:e}: {:e}, not {:e}", m::fmod_f64(x, y), x % y);
         let y = x * 2f64.powi(-((random(&mut s) % 80) as i32)) * 1.1;
-        assert!(
-            same(m::fmod_f64(x, y), x % y),
-            "{x:e} % {y:e}: {:e}, not {:e}",
-            m::fmod_f64(x, y),
-            x % y
-        );
+        assert!(same(m::fmod_f64(x, y), x % y), "{x:e} % {y:e}: {:e}, not {:e}", m::fmod_f64(x, y), x % y);
         let x = (random(&mut s) as i64 >> (random(&mut s) % 60)) as f64 / 4.0;
         assert!(same(m::round_f64(x), x.round()), "round({x:e})");
         let x = f64::from_bits(random(&mut s));
@@ -221,11 +194,7 @@ fn special_values() {
         ("tan(inf)", m::tan_f64(INF), NAN),
         ("asin(-0)", m::asin_f64(-0.0), -0.0),
         ("asin(1)", m::asin_f64(1.0), FRAC_PI_2),
-        (
-            "asin(1.0000000000000002)",
-            m::asin_f64(1.0000000000000002),
-            NAN,
-        ),
+        ("asin(1.0000000000000002)", m::asin_f64(1.0000000000000002), NAN),
         ("acos(1)", m::acos_f64(1.0), 0.0),
         ("acos(-1)", m::acos_f64(-1.0), PI),
         ("acos(-2)", m::acos_f64(-2.0), NAN),
@@ -237,11 +206,7 @@ fn special_values() {
         ("atan2(0, -1)", m::atan2_f64(0.0, -1.0), PI),
         ("atan2(1, 0)", m::atan2_f64(1.0, -0.0), FRAC_PI_2),
         ("atan2(inf, inf)", m::atan2_f64(INF, INF), FRAC_PI_4),
-        (
-            "atan2(-inf, -inf)",
-            m::atan2_f64(-INF, -INF),
-            -3.0 * FRAC_PI_4,
-        ),
+        ("atan2(-inf, -inf)", m::atan2_f64(-INF, -INF), -3.0 * FRAC_PI_4),
         ("atan2(-1, inf)", m::atan2_f64(-1.0, INF), -0.0),
         ("atan2(1, -inf)", m::atan2_f64(1.0, -INF), PI),
         ("atan2(nan, 1)", m::atan2_f64(NAN, 1.0), NAN),
@@ -295,18 +260,14 @@ fn special_values() {
         ("fmod(1, inf)", m::fmod_f64(-1.0, INF), -1.0),
         ("round(-2.5)", m::round_f64(-2.5), -3.0),
         ("round(-0.4)", m::round_f64(-0.4), -0.0),
-        (
-            "round(0.49999999999999994)",
-            m::round_f64(0.49999999999999994),
-            0.0,
-        ),
+        ("round(0.49999999999999994)", m::round_f64(0.49999999999999994), 0.0),
     ];
     for &(what, got, want) in table {
         assert!(same(got, want), "{what} = {got:e}, not {want:e}");
     }
     for name in [
-        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
-        "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "rsqrt",
+        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+        "erf", "erfc", "cbrt", "rsqrt",
     ] {
         let f = one(name).expect("known");
         assert!(f(NAN).is_nan() && f(-NAN).is_nan(), "{name}(NaN)");
@@ -339,61 +300,31 @@ fn near_the_standard_library() {
     let mut s = 11;
     let mut args = Vec::new();
     for _ in 0..30_000 {
-        let (a, b) = (
-            random(&mut s),
-            random(&mut s) as i64 as f64 / 9223372036854775808.0,
-        );
-        args.extend([
-            f64::from_bits(a),
-            b,
-            2.0 * b,
-            800.0 * b,
-            30.0 * b,
-            1e9 * b,
-            (a as i64 as f64) / 1e12,
-        ]);
+        let (a, b) = (random(&mut s), random(&mut s) as i64 as f64 / 9223372036854775808.0);
+        args.extend([f64::from_bits(a), b, 2.0 * b, 800.0 * b, 30.0 * b, 1e9 * b, (a as i64 as f64) / 1e12]);
     }
     for &(name, want) in reference {
         let got = one(name).expect("known");
-        let far = args
-            .iter()
-            .map(|&x| (ulps(got(x), want(x), 0.0), x))
-            .fold((0.0, 0.0), |t, e| if e.0 > t.0 { e } else { t });
+        let far = args.iter().map(|&x| (ulps(got(x), want(x), 0.0), x)).fold((0.0, 0.0), |t, e| if e.0 > t.0 { e } else { t });
         println!("{name:>6}_f64 {} ulp from std at {:e}", far.0, far.1);
         if far.0 > 4.0 {
-            bad.push(format!(
-                "{name} {far:?}: {:e}, not {:e}",
-                got(far.1),
-                want(far.1)
-            ));
+            bad.push(format!("{name} {far:?}: {:e}, not {:e}", got(far.1), want(far.1)));
         }
     }
-    let reference: &[(&str, fn(f64, f64) -> f64)] = &[
-        ("pow", f64::powf),
-        ("atan2", f64::atan2),
-        ("hypot", f64::hypot),
-    ];
+    let reference: &[(&str, fn(f64, f64) -> f64)] = &[("pow", f64::powf), ("atan2", f64::atan2), ("hypot", f64::hypot)];
     for &(name, want) in reference {
         let got = two(name).expect("known");
         for (i, &x) in args.iter().enumerate() {
             let y = args[(i + i % 5 + 1) % args.len()];
             let e = ulps(got(x, y), want(x, y), 0.0);
             if e > 4.0 {
-                bad.push(format!(
-                    "{name} {x:e} {y:e}: {:e}, not {:e}",
-                    got(x, y),
-                    want(x, y)
-                ));
+                bad.push(format!("{name} {x:e} {y:e}: {:e}, not {:e}", got(x, y), want(x, y)));
             }
         }
     }
     for name in ["erf", "erfc", "rsqrt"] {
         let got = one(name).expect("known");
-        assert!(
-            args.iter()
-                .all(|&x| got(x).is_nan() == (x.is_nan() || (name == "rsqrt" && x < 0.0))),
-            "{name}"
-        );
+        assert!(args.iter().all(|&x| got(x).is_nan() == (x.is_nan() || (name == "rsqrt" && x < 0.0))), "{name}");
     }
     assert!(bad.is_empty(), "{bad:#?}");
 }

@@ -21,8 +21,8 @@ const INTRINSICS: &[&str] = &[
     "wrapping_mul",
 ];
 const WORDS: &[&str] = &[
-    "fn", "let", "mut", "if", "else", "while", "for", "in", "as", "bool", "i32", "i64", "u32",
-    "u64", "f32", "f64", "const", "true", "false",
+    "fn", "let", "mut", "if", "else", "while", "for", "in", "as", "bool", "i32", "i64", "u32", "u64", "f32", "f64", "const", "true",
+    "false",
 ];
 
 /// Names, numbers, and other characters one by one, without comments.
@@ -37,15 +37,8 @@ fn tokens(text: &str) -> Vec<String> {
                 let mut before = c;
                 n = 0;
                 for d in rest.chars() {
-                    let exponent = (d == '-' || d == '+')
-                        && before == 'e'
-                        && c.is_ascii_digit()
-                        && !rest.starts_with("0x");
-                    if !(d.is_ascii_alphanumeric()
-                        || d == '_'
-                        || (d == '.' && c.is_ascii_digit())
-                        || exponent)
-                    {
+                    let exponent = (d == '-' || d == '+') && before == 'e' && c.is_ascii_digit() && !rest.starts_with("0x");
+                    if !(d.is_ascii_alphanumeric() || d == '_' || (d == '.' && c.is_ascii_digit()) || exponent) {
                         break;
                     }
                     before = d;
@@ -70,35 +63,18 @@ fn functions_call_only_what_stands_above() {
                 && i > 0
                 && t[i - 1] != "fn"
             {
-                assert!(
-                    known.contains(&t[i]) || WORDS.contains(&t[i].as_str()),
-                    "{file}: {} is called before it is defined",
-                    t[i]
-                );
+                assert!(known.contains(&t[i]) || WORDS.contains(&t[i].as_str()), "{file}: {} is called before it is defined", t[i]);
             }
             // a name becomes known where the next item starts
             if t[i] == "fn" && i > 0 {
-                let previous = t[..i]
-                    .iter()
-                    .rposition(|s| s == "fn")
-                    .expect("a function stands above");
+                let previous = t[..i].iter().rposition(|s| s == "fn").expect("a function stands above");
                 known.insert(t[previous + 1].clone());
             }
         }
         let last = t.iter().rposition(|s| s == "fn").expect("a function");
-        assert!(
-            known.insert(t[last + 1].clone()),
-            "{file}: {} is defined twice",
-            t[last + 1]
-        );
+        assert!(known.insert(t[last + 1].clone()), "{file}: {} is defined twice", t[last + 1]);
     }
-    assert_eq!(
-        known.len() - INTRINSICS.len(),
-        gpukc_math::SOURCES
-            .iter()
-            .map(|s| s.1.matches("\nfn ").count())
-            .sum::<usize>()
-    );
+    assert_eq!(known.len() - INTRINSICS.len(), gpukc_math::SOURCES.iter().map(|s| s.1.matches("\nfn ").count()).sum::<usize>());
 }
 
 #[test]
@@ -110,24 +86,15 @@ fn nothing_but_the_common_subset() {
             let next = t.get(i + 1).map(String::as_str);
             let s = t[i].as_str();
             assert!(
-                ![
-                    "return", "loop", "break", "continue", "match", "pub", "struct", "[", "]", "#",
-                    "'", "\"", "?", "."
-                ]
-                .contains(&s),
+                !["return", "loop", "break", "continue", "match", "pub", "struct", "[", "]", "#", "'", "\"", "?", "."].contains(&s),
                 "{file}: {s}"
             );
             assert!(!(s == "else" && next == Some("if")), "{file}: else if");
-            assert!(
-                !("+-*/%&|^".contains(s) && next == Some("=")),
-                "{file}: {s}="
-            );
+            assert!(!("+-*/%&|^".contains(s) && next == Some("=")), "{file}: {s}=");
             assert!(!(s == ":" && next == Some(":")), "{file}: ::");
             if s.starts_with(|c: char| c.is_ascii_digit()) {
                 let float = !s.starts_with("0x") && s.contains(['.', 'e']);
-                let suffix = ["i32", "i64", "u32", "u64", "f32", "f64"]
-                    .iter()
-                    .any(|x| s.ends_with(x));
+                let suffix = ["i32", "i64", "u32", "u64", "f32", "f64"].iter().any(|x| s.ends_with(x));
                 assert!(float || suffix, "{file}: {s} has no type");
             }
             if s == "fn" {

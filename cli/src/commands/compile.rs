@@ -115,7 +115,8 @@ fn file_stem(kernel: &Kernel) -> String {
     if kernel.name.len() <= 100 {
         return kernel.name.clone();
     }
-    let digest = kernel.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let digest =
+        kernel.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{}-{digest:016x}", &kernel.name[..80])
 }
 
@@ -180,5 +181,6 @@ fn print(products: Vec<Product>) -> Result<(), Failure> {
     }
     // Several texts after one another would be no file of any kind.
     let names: Vec<&str> = products.iter().map(|product| product.name.as_str()).collect();
-    Err(Failure::usage(format!("there are several texts: {}", names.join(", "))).help("name a folder (-o DIR), or choose one (--kernel, --arch)"))
+    Err(Failure::usage(format!("there are several texts: {}", names.join(", ")))
+        .help("name a folder (-o DIR), or choose one (--kernel, --arch)"))
 }

@@ -51,7 +51,13 @@ pub fn run() -> Result<(), Failure> {
 
     let compiler = Compiler::new(Cache::off());
     let located = compiler.located();
-    line("NVRTC", located.clone().map(|located| format!("{} at {} (by {})", of_nvrtc(located), located.path.display(), located.origin)).map_err(told));
+    line(
+        "NVRTC",
+        located
+            .clone()
+            .map(|located| format!("{} at {} (by {})", of_nvrtc(located), located.path.display(), located.origin))
+            .map_err(told),
+    );
     if located.is_ok() {
         let list = compiler.nvrtc().map(|nvrtc| {
             let names: Vec<String> = nvrtc.architectures.iter().map(|capability| format!("sm_{capability}")).collect();
@@ -79,7 +85,10 @@ pub fn run() -> Result<(), Failure> {
     if missing == 0 {
         return Ok(());
     }
-    Err(Failure::environment(format!("{missing} of these are missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without"), None))
+    Err(Failure::environment(
+        format!("{missing} of these are missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without"),
+        None,
+    ))
 }
 
 fn threads() -> usize {

@@ -93,7 +93,8 @@ fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathBuf)]) -> Re
         return Err(Failure::bug(format!("{} results instead of {}", results.len(), kernel.results.len())));
     }
     if outputs.is_empty() {
-        let lines: String = kernel.results.iter().zip(results).map(|(&id, tensor)| show::summary(&kernel.arrays[id].name, tensor) + "\n").collect();
+        let lines: String =
+            kernel.results.iter().zip(results).map(|(&id, tensor)| show::summary(&kernel.arrays[id].name, tensor) + "\n").collect();
         output::result(lines);
     }
     for (at, path) in outputs {

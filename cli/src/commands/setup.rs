@@ -33,7 +33,9 @@ pub fn run() -> Result<(), Failure> {
     pip.arg(staged.path()).arg(WHEEL).stdin(Stdio::null()).stdout(Stdio::null());
     output::note(&format!("fetching {WHEEL} (about 90 MB) with python3 -m pip into {}", goal.display()));
     let status = pip.status().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Failure::environment("python3 is not found", Some("install Python with pip, or set GPUKC_NVRTC to an NVRTC library")),
+        ErrorKind::NotFound => {
+            Failure::environment("python3 is not found", Some("install Python with pip, or set GPUKC_NVRTC to an NVRTC library"))
+        }
         _ => Failure::environment(format!("python3: {error}"), None),
     })?;
     if !status.success() {

@@ -29,10 +29,7 @@ pub fn json(source: &Source, diagnostic: &Diagnostic) -> String {
 
 fn place(source: &Source, span: Span) -> String {
     let (start, end) = (source.position(span.start as usize), source.position(span.end as usize));
-    format!(
-        "\"line\": {}, \"column\": {}, \"end_line\": {}, \"end_column\": {}",
-        start.line, start.column, end.line, end.column
-    )
+    format!("\"line\": {}, \"column\": {}, \"end_line\": {}, \"end_column\": {}", start.line, start.column, end.line, end.column)
 }
 
 /// The help text and what the suggestions would write.

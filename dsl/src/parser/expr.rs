@@ -234,8 +234,7 @@ impl<'a> Builder<'a> {
                     self.report(problem.suggest("say what it gives otherwise", block.span, " else { … }"));
                 } else if block.value.is_none() {
                     let end = Span { start: block.span.end - 1, ..block.span };
-                    let problem =
-                        Diagnostic::error(10, end, "this block of an `if` gives no value", "expected a value before this");
+                    let problem = Diagnostic::error(10, end, "this block of an `if` gives no value", "expected a value before this");
                     let problem = problem.label(Span { start, end: start + 2 }, "the value of this `if` is needed");
                     self.report(problem.help("the last expression of a block, without `;`, is its value"));
                 }

@@ -217,8 +217,7 @@ impl<'a> Builder<'a> {
         let op = match AccumulateOp::from_name(&spelling) {
             Some(op) => op,
             None => {
-                let problem =
-                    Diagnostic::error(12, self.span(&part), format!("`{spelling}` does not accumulate"), "unknown here");
+                let problem = Diagnostic::error(12, self.span(&part), format!("`{spelling}` does not accumulate"), "unknown here");
                 self.report(match spelling.as_str() {
                     "-=" => problem.help("accumulate the negated value with `+=`"),
                     "/=" => problem.help("accumulate the reciprocal with `*=`"),
@@ -274,8 +273,7 @@ impl<'a> Builder<'a> {
         if self.in_kernel
             && let Some(first) = statements.first()
         {
-            let problem =
-                Diagnostic::error(9, first.span, "a statement inside an `if` of a kernel", "only a value can stand here");
+            let problem = Diagnostic::error(9, first.span, "a statement inside an `if` of a kernel", "only a value can stand here");
             self.report(problem.help("name it with a `let` before, or move the `if` into a `fn`"));
         }
         Some((statements, value))
@@ -365,9 +363,7 @@ impl<'a> Builder<'a> {
                 if let Some(value) = value {
                     let problem = Diagnostic::error(11, value, "the value of this `if` is not used", "this value goes nowhere");
                     self.report(
-                        problem.help(
-                            "to compute with it put the whole `if` in parentheses; to give it stand it last, without `;`",
-                        ),
+                        problem.help("to compute with it put the whole `if` in parentheses; to give it stand it last, without `;`"),
                     );
                 }
                 Some(IfForm::Statement(Box::new(statement_of(*condition, *then, *otherwise))))

@@ -130,8 +130,7 @@ pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
             return Some(Diagnostic::error(6, token.span, message, "one too many").help(help));
         }
         if level.height() > OPERATORS {
-            let message =
-                format!("this expression has more than {OPERATORS} operators in a row, which is a limit of the compiler");
+            let message = format!("this expression has more than {OPERATORS} operators in a row, which is a limit of the compiler");
             let help = "name parts of it with `let`, or write a reduction";
             return Some(Diagnostic::error(7, token.span, message, "one too many").help(help));
         }

@@ -150,8 +150,7 @@ impl Context<'_> {
                     depth = depth.saturating_sub(1);
                     let first = (start..at).find(|&at| !matches!(self.word(at), "@")).map_or("", |at| self.word(at));
                     let next = self.tokens.get(at + 1).filter(|_| at + 1 < body.end);
-                    let goes_on =
-                        next.is_some_and(|token| token.kind == Kind::Sign) || matches!(self.word(at + 1), "else" | "as");
+                    let goes_on = next.is_some_and(|token| token.kind == Kind::Sign) || matches!(self.word(at + 1), "else" | "as");
                     depth == 0 && matches!(first, "for" | "while" | "if") && !goes_on
                 }
                 ";" => depth == 0,
@@ -250,8 +249,7 @@ impl Context<'_> {
                 problem = problem.label(open, format!("this `{}` is not closed", &self.text[open.range()]));
             }
         }
-        let goes_on =
-            missing_semicolon && at < places.end && at > places.start && self.open_bracket(places.start, at).is_none();
+        let goes_on = missing_semicolon && at < places.end && at > places.start && self.open_bracket(places.start, at).is_none();
         let next = goes_on.then_some(at);
         (problem, next)
     }
@@ -298,14 +296,9 @@ impl Context<'_> {
             }
             // What stands there is an expression: perhaps a comparison instead of a definition.
             ";" if part != Part::Item && part != Part::Header && expected.contains(&Expected::Sign("}")) => {
-                let equals =
-                    (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
+                let equals = (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
                 let span = self.tokens[equals].span;
-                Diagnostic::error(1, span, "expected `=`, found `==`", "expected `=`").suggest(
-                    "`=` defines, `==` compares",
-                    span,
-                    "=",
-                )
+                Diagnostic::error(1, span, "expected `=`, found `==`", "expected `=`").suggest("`=` defines, `==` compares", span, "=")
             }
             _ => return None,
         })
@@ -425,14 +418,7 @@ enum Expected {
 fn describe(rule: Rule, part: Part) -> Option<Expected> {
     use Expected::*;
     Some(match rule {
-        Rule::item
-        | Rule::kernel
-        | Rule::function
-        | Rule::constant
-        | Rule::KERNEL
-        | Rule::FN
-        | Rule::CONST
-        | Rule::only_item => Item,
+        Rule::item | Rule::kernel | Rule::function | Rule::constant | Rule::KERNEL | Rule::FN | Rule::CONST | Rule::only_item => Item,
         Rule::statements
         | Rule::statement
         | Rule::local_statements
