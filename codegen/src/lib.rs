@@ -28,7 +28,7 @@ pub fn plan(program: &Program, kernel: &Typed, _target: Target, facts: &Facts) -
     let mut rewritten = kernel.clone();
     passes::run(&mut rewritten, facts, |_, _| {});
     let lowered = lower::lower(program, &rewritten, facts)?;
-    //VERIFY plan::verify::verify(&lowered.plan)?;
+    plan::verify::verify(&lowered.plan)?;
     Ok(lowered)
 }
 

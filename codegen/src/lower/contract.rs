@@ -95,7 +95,7 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, id: ExprId, s
     });
     let block = Block::begin(lowering, shape, &sizes)?;
     let sums = block.body(lowering, shape, &reduction)?;
-    block.finish(lowering, statement, id, shape, &sizes, partial, &sums)?;
+    block.finish(lowering, statement, id, shape, &sizes, partial, (&sums, &reduction))?;
     let tile = sizes.tile;
     let stem = suffix(lowering, statement);
     let across = |range: &Ranged| Ok::<_, Error>(lowering.extent(range)?.div_ceil(tile.outer));
@@ -302,7 +302,7 @@ impl Block {
         shape: &Shape,
         sizes: &Sizes,
         partial: Option<usize>,
-        sums: &Expr,
+        (sums, reduction): (&Expr, &Reduction),
     ) -> Result<(), Error> {
         let result = lowering.kernel.exprs[id].ty;
         let ty = lowering.index_type();
@@ -320,7 +320,7 @@ impl Block {
                 lowering.when(inside, |lowering| {
                     let sum = sums.clone().at(p).at(q);
                     let (whole, ()) = lowering.block(|lowering| {
-                        lowering.computed.insert(id, sum.clone());
+                        lowering.computed.insert(id, reduction.settle(sum.clone()));
                         store_element(lowering, statement, pointer.clone())
                     })?;
                     let Some(partial) = partial else {

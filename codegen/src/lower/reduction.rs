@@ -255,6 +255,11 @@ impl Reduction {
             Reducer::Argmin | Reducer::Argmax => call(self.functor_call(), vec![a, b]),
         }
     }
+    /// Combines a value with the identity of accumulators that no term reaches, where a schedule has left them out. It matters
+    /// for fused products alone: one that underflows leaves −0, which +0 turns into +0.
+    pub fn settle(&self, value: Expr) -> Expr {
+        if self.reduce.fused { self.combine(value, self.identity.clone()) } else { value }
+    }
     /// The result's value, from the accumulator's.
     pub fn finish(&self, accumulator: Expr) -> Expr {
         match self.accumulator {

@@ -34,7 +34,8 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             while values.len() > 1 {
                 values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
             }
-            values.pop().ok_or_else(|| Error::Bug("a row without accumulators".into()))
+            let total = values.pop().ok_or_else(|| Error::Bug("a row without accumulators".into()))?;
+            Ok(if 4 * lanes * packs < ACCUMULATORS { reduction.settle(total) } else { total })
         }
         Layout::Registers { groups, .. } => {
             let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
@@ -45,7 +46,8 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             deliver(lowering, part, reduction, shared.clone(), name("threadIdx.x") / int(32));
             lowering.push(Node::Barrier);
             let lane = name("threadIdx.x") % int(warps);
-            Ok(call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()]))
+            let total = call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()]);
+            Ok(if groups > 1 { reduction.settle(total) } else { total })
         }
         Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
     }
