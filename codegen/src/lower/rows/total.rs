@@ -65,7 +65,16 @@ fn deliver(lowering: &mut Lowering, part: Expr, reduction: &Reduction, shared: E
 fn reload_total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged], groups: i64) -> Result<Expr, Error> {
     let ty = lowering.index_type();
     let stem = reduction.reduce.reducer.name();
-    let quarters = lowering.shared(&format!("{stem}_of_warp"), reduction.accumulator.clone(), vec![4 * CHUNK as u32]);
+    // Free again after each reduction's last barrier, so all of one type share it.
+    let key = format!("parts of warps, {:?}", reduction.accumulator);
+    let quarters = match lowering.recall(&key) {
+        Some(shared) => shared,
+        None => {
+            let shared = lowering.shared("of_warps", reduction.accumulator.clone(), vec![4 * CHUNK as u32]);
+            lowering.remember(key, shared.clone());
+            shared
+        }
+    };
     let levels = lowering.namer.fresh(&format!("{stem}_levels"));
     let element = match reduction.accumulator {
         CudaType::Best(ty) => CudaType::Class("CanonicalLevelsOfBest", ty),
