@@ -12,7 +12,7 @@ const LONG: &[(&str, &str)] = &[
     ("cpu/src/reduce.rs", "to be split by order"),
     ("cpu/src/run.rs", "to be split: calls, tasks, accumulations"),
     ("cpu/tests/semantics.rs", "a list of programs"),
-    ("dsl/src/call.rs", "a third of it is its own tests"),
+    ("dsl/src/call.rs", "binding and its messages, with their tests"),
     ("dsl/src/parser/recover.rs", "one function for each kind of slip"),
     ("dsl/tests/parse.rs", "a list of programs"),
     ("runtime/src/launch.rs", "to be split: load, prepare, launch"),
