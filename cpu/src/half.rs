@@ -51,7 +51,7 @@ pub fn f64_to_odd_f32(x: f64) -> f32 {
     let back = f64::from(near);
     let bits = near.to_bits();
     let other = if back.abs() > x.abs() { bits.wrapping_sub(1) } else { bits | 1 };
-    let inexact = back != x && x == x && bits & 1 == 0;
+    let inexact = back != x && !x.is_nan() && bits & 1 == 0;
     f32::from_bits(if inexact { other } else { bits })
 }
 

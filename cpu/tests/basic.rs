@@ -1,3 +1,4 @@
+//! Small programs of every kind, their results compared with what the language page says.
 mod common;
 use common::*;
 

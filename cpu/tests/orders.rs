@@ -74,7 +74,7 @@ fn dot<T: Float>(a: &[T], b: &[T]) -> T {
 fn sharing<T: Float>(count: usize, outputs: usize, take: &dyn Fn(T, usize) -> T) -> T {
     let f = outputs.clamp(1, 1 << 20);
     let w = ((1 << 20) / f).max(1);
-    let r = (128 * count.div_ceil(128 * w)).max(512).min(16384);
+    let r = (128 * count.div_ceil(128 * w)).clamp(512, 16384);
     let mut runs = Vec::new();
     for first in (0..count).step_by(r) {
         let mut acc = T::ZERO;
@@ -284,8 +284,8 @@ fn exact_scans() {
     }";
     let got = run(text, &given);
     let mut sum = 0i64;
-    for i in 0..n {
-        sum += i64::from(x[i]);
+    for (i, &term) in x.iter().enumerate() {
+        sum += i64::from(term);
         assert_eq!(got[0].values::<i64>()[i], sum);
     }
     for i in (0..n).step_by(97) {
