@@ -19,6 +19,7 @@ mod reduction;
 mod rows;
 mod scan;
 mod split;
+mod tiled;
 mod transpose;
 
 use gpukc_dsl::program::{Kernel, Program, StatementKind};

@@ -39,6 +39,8 @@ pub struct Lowering<'a> {
     pub computed: BTreeMap<ExprId, Expr>,
     /// Variables that run together as one: neighbouring elements of every array that mentions them.
     pub flat: Option<Flat>,
+    /// Boundary rules have nothing to do at the moment: every read lies inside.
+    pub interior: bool,
     /// The pack that collects neighbouring results at the moment.
     pub output_pack: Option<Expr>,
     blocks: Vec<Block>,
@@ -79,6 +81,7 @@ impl<'a> Lowering<'a> {
             chip: BTreeMap::new(),
             computed: BTreeMap::new(),
             flat: None,
+            interior: false,
             output_pack: None,
             blocks: Vec::new(),
         };

@@ -128,11 +128,14 @@ impl Lowering<'_> {
         let mut conditions = Vec::new();
         for (axis, subscript) in subscripts.iter().enumerate() {
             let index = self.index(subscript.index)?;
+            let settled = matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed)
+                || self.interior && !matches!(subscript.bounds, Bounds::Checked | Bounds::Drop);
+            if settled {
+                indices.push(index);
+                continue;
+            }
             let rule = match subscript.bounds {
-                Bounds::Proved | Bounds::Assumed => {
-                    indices.push(index);
-                    continue;
-                }
+                Bounds::Proved | Bounds::Assumed => None,
                 Bounds::Clamp => Some("clamp_index"),
                 Bounds::Wrap => Some("wrap_index"),
                 Bounds::Mirror => Some("mirror_index"),
@@ -198,6 +201,7 @@ impl Lowering<'_> {
             None => zero(ty),
         };
         let can_fail = subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
+        let can_fail = can_fail && !self.interior;
         if !can_fail {
             return Ok(inside.choose(element, outside));
         }

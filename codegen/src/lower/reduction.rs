@@ -11,6 +11,11 @@ use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, long, name};
 use crate::size;
 
+/// A sharing reduction of at most so many terms has one run.
+const SHORTEST_RUN: i64 = 512;
+/// Loops over at most so many terms are unrolled.
+const UNROLLED: i64 = 64;
+
 /// How terms of a reduction come together in the text.
 #[derive(Clone, Debug)]
 pub struct Reduction {
@@ -114,6 +119,11 @@ impl Lowering<'_> {
                 return Err(Error::limit(span, "a float scan inside another reduction or under a condition"));
             }
             Order::Exact | Order::Scan(_) => self.loops(&reduction)?,
+            // One run: its terms ascend in one accumulator.
+            Order::Sharing(_) if self.constant_terms(&reduction).is_some_and(|n| n <= SHORTEST_RUN) => {
+                let sum = self.loops(&reduction)?;
+                reduction.settle(sum)
+            }
             Order::Canonical => self.in_order(&reduction, "canonical", None)?,
             Order::Sharing(free) => {
                 let wanted = self.wanted_runs(free)?;
@@ -148,24 +158,32 @@ impl Lowering<'_> {
         all
     }
 
-    /// Nested loops, for what is exact in any order.
+    /// The number of terms, if it is a constant.
+    fn constant_terms(&self, reduction: &Reduction) -> Option<i64> {
+        reduction.reduce.variables.iter().try_fold(1i64, |n, range| {
+            n.checked_mul(size::extent(self.kernel, self.facts, range)?.constant()?)
+        })
+    }
+
+    /// Nested loops in ascending order, for what is exact in any order, and for a run of a sharing reduction.
     fn loops(&mut self, reduction: &Reduction) -> Result<Expr, Error> {
         let wish = reduction.reduce.reducer.name();
         let accumulator = self.variable(wish, reduction.accumulator.clone(), Some(reduction.identity.clone()));
-        self.nest(reduction, 0, &accumulator)?;
+        let few = self.constant_terms(reduction).is_some_and(|n| n <= UNROLLED);
+        self.nest(reduction, 0, &accumulator, if few { Unroll::Full } else { Unroll::Default })?;
         Ok(accumulator)
     }
 
-    fn nest(&mut self, reduction: &Reduction, depth: usize, accumulator: &Expr) -> Result<(), Error> {
+    fn nest(&mut self, reduction: &Reduction, depth: usize, accumulator: &Expr, unroll: Unroll) -> Result<(), Error> {
         let Some(range) = reduction.reduce.variables.get(depth).copied() else {
             return self.accumulate(reduction, accumulator.clone());
         };
         let (lo, hi) = (self.index(range.lo)?, self.index(range.hi)?);
         let wish = self.kernel.variables[range.variable].name.clone();
         let ty = self.index_type();
-        self.each(&wish, ty, [lo, hi, int(1)], Unroll::Default, |lowering, variable| {
+        self.each(&wish, ty, [lo, hi, int(1)], unroll, |lowering, variable| {
             lowering.variables.insert(range.variable, variable);
-            lowering.nest(reduction, depth + 1, accumulator)
+            lowering.nest(reduction, depth + 1, accumulator, unroll)
         })
     }
 
