@@ -30,6 +30,8 @@ pub struct Lowering<'a> {
     // The launch that is being written.
     pub namer: Namer,
     parameters: Vec<Parameter>,
+    /// Names that parameters will have, by what the source calls them.
+    reserved: BTreeMap<String, String>,
     written: Vec<ArrayId>,
     /// What each bound index variable is, of the index type.
     pub variables: BTreeMap<VariableId, Expr>,
@@ -76,6 +78,7 @@ impl<'a> Lowering<'a> {
             file_namer: Namer::new(),
             namer: Namer::new(),
             parameters: Vec::new(),
+            reserved: BTreeMap::new(),
             written: Vec::new(),
             variables: BTreeMap::new(),
             chip: BTreeMap::new(),
@@ -145,6 +148,18 @@ impl<'a> Lowering<'a> {
         self.computed.clear();
         self.flat = None;
         self.blocks = vec![Block::default()];
+        self.reserve_names();
+    }
+
+    /// Names of the source come before names of ours: an array called `row` keeps its name, whatever a loop is called.
+    fn reserve_names(&mut self) {
+        let kernel = self.kernel;
+        let scalars = kernel.scalars.iter().map(|(_, scalar)| scalar.name.clone());
+        let dims = kernel.dims.iter().map(|(_, dim)| dim.name.clone());
+        let in_memory = |id: &ArrayId| matches!(self.places.of(*id), Place::Memory | Place::Scratch(_));
+        let arrays = kernel.arrays.iter().filter(|(id, _)| in_memory(id)).map(|(_, array)| array.name.replace('.', "_"));
+        let wishes: Vec<String> = scalars.chain(dims).chain(arrays).collect();
+        self.reserved = wishes.into_iter().map(|wish| (wish.clone(), self.namer.local(&wish))).collect();
     }
 
     /// Ends the launch. `suffix` tells the launches of one kernel apart.
@@ -176,7 +191,7 @@ impl<'a> Lowering<'a> {
         if let Some(found) = self.parameters.iter().find(|p| p.argument == argument) {
             return name(found.name.clone());
         }
-        let fresh = self.namer.local(wish);
+        let fresh = self.reserved.remove(wish).unwrap_or_else(|| self.namer.local(wish));
         self.parameters.push(Parameter { name: fresh.clone(), ty, argument });
         name(fresh)
     }
