@@ -160,9 +160,11 @@ impl Lowering<'_> {
 
     /// The number of terms, if it is a constant.
     fn constant_terms(&self, reduction: &Reduction) -> Option<i64> {
-        reduction.reduce.variables.iter().try_fold(1i64, |n, range| {
-            n.checked_mul(size::extent(self.kernel, self.facts, range)?.constant()?)
-        })
+        reduction
+            .reduce
+            .variables
+            .iter()
+            .try_fold(1i64, |n, range| n.checked_mul(size::extent(self.kernel, self.facts, range)?.constant()?))
     }
 
     /// Nested loops in ascending order, for what is exact in any order, and for a run of a sharing reduction.

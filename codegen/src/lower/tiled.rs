@@ -26,8 +26,7 @@ const ROWS: i64 = 8;
 
 /// Whether a map is computed in tiles: it has two dimensions that are not known to be thin.
 pub fn applies(lowering: &Lowering, statement: &Statement) -> bool {
-    let extents: Option<Vec<Formula>> =
-        statement.variables.iter().map(|v| size::extent(lowering.kernel, lowering.facts, v)).collect();
+    let extents: Option<Vec<Formula>> = statement.variables.iter().map(|v| size::extent(lowering.kernel, lowering.facts, v)).collect();
     let Some(extents) = extents else { return false };
     let wide = |extent: &Formula| !lowering.facts.below(extent, 16) && extent.constant().is_none_or(|n| n >= 16);
     matches!(extents.as_slice(), [.., across, along] if wide(along) && across.constant() != Some(1))
