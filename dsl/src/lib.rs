@@ -7,6 +7,7 @@ pub mod ast;
 pub mod call;
 pub mod check;
 pub mod diagnostic;
+pub mod format;
 pub mod parser;
 pub mod program;
 mod prover;
