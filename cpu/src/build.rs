@@ -1003,7 +1003,8 @@ impl<'a> Builder<'a> {
         let order = match &reduce.order {
             _ if exact => OrderCode::Exact,
             Order::Sharing(free) => OrderCode::Sharing(wanted_runs(context, free)),
-            // A scan that was not taken out by the plan: its bits are the scan's.
+            // A scan that the plan has not taken out.
+            Order::Scan(scan) => OrderCode::Scan { forward: scan.direction == Direction::Forward },
             _ => OrderCode::Canonical,
         };
         let dst = self.register(Store::of(ty), !row, depth);

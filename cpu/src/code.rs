@@ -159,6 +159,10 @@ pub enum OrderCode {
     Canonical,
     /// `W`: how many runs are wanted.
     Sharing(i64),
+    /// The last value of a scan of the terms, ascending or descending.
+    Scan {
+        forward: bool,
+    },
 }
 
 /// `while`, `for`.
@@ -174,6 +178,16 @@ pub struct Loop {
     pub active: Option<u32>,
     pub mask: Option<u32>,
     pub body: Vec<Instr>,
+}
+
+impl Step {
+    /// Whether outputs may have different numbers of terms.
+    pub fn is_ragged(&self) -> bool {
+        self.scopes.iter().flatten().any(|instr| match instr {
+            Instr::Reduce(code) => code.variables.iter().any(|(_, len)| !matches!(len, Len::Const(_))),
+            _ => false,
+        })
+    }
 }
 
 /// A statement's code.

@@ -8,14 +8,13 @@ use crate::frame::{Frame, Lane};
 use crate::ops::with_store;
 use crate::tensor::{Data, Store};
 
-/// An index out of range.
+/// Why evaluation ended early.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Failure {
-    pub span: Span,
-    pub array: usize,
-    pub index: i64,
-    pub axis: usize,
-    pub extent: i64,
+pub enum Failure {
+    /// An index out of range.
+    OutOfRange { span: Span, array: usize, index: i64, axis: usize, extent: i64 },
+    /// Lanes have so different numbers of terms that they are better evaluated one by one.
+    Skewed,
 }
 
 /// What workers share.
@@ -237,7 +236,7 @@ fn run_read<T: Lane>(machine: &Machine, frame: &mut Frame, read: &Read) -> Outco
 }
 
 fn failure(array: usize, dim: &Ruled, index: i64) -> Failure {
-    Failure { span: dim.span, array, index, axis: dim.axis, extent: dim.extent }
+    Failure::OutOfRange { span: dim.span, array, index, axis: dim.axis, extent: dim.extent }
 }
 
 fn read_ruled<T: Lane>(frame: &Frame, read: &Read, data: &[T], out: &mut [T]) -> Outcome {

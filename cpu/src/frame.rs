@@ -26,8 +26,10 @@ macro_rules! frame {
             pub counters: Vec<i64>,
             /// Which instructions this machine has.
             pub arch: pulp::Arch,
-            /// Whether other workers may be asked for help.
+            /// Whether no other workers are to be asked for help.
             pub alone: bool,
+            /// Whether lanes with very different numbers of terms are to be given back.
+            pub picky: bool,
             $($field: Vec<Vec<$ty>>,)+
         }
         $(impl Lane for $ty {
@@ -45,6 +47,7 @@ macro_rules! frame {
                     counters: vec![0; counters],
                     arch: pulp::Arch::new(),
                     alone: true,
+                    picky: false,
                     $($field: layout.$field.iter().map(|v| vec![<$ty>::default(); len(v)]).collect(),)+
                 }
             }

@@ -20,10 +20,13 @@ mod frame;
 pub mod half;
 mod lin;
 mod ops;
+mod par;
 mod plan;
+mod points;
 mod reduce;
 mod run;
 mod scan;
+mod sweep;
 mod tensor;
 
 pub use run::{Argument, Lanes, Options, RunError, run};

@@ -80,10 +80,10 @@ fn run1<A: Lane, O: Lane, F: Op1<A, O>>(frame: &mut Frame, dst: u32, a: u32) {
     let mut out = frame.take::<O>(dst);
     let a = frame.get::<A>(a);
     let n = if out.len() == 1 { 1 } else { frame.n };
-    if a.len() == 1 {
-        out[..n].fill(F::op(a[0]));
-    } else {
-        frame.arch.dispatch(Loop1::<A, O, F>(a, &mut out[..n], PhantomData));
+    frame.arch.dispatch(Loop1::<A, O, F>(a, &mut out[..n.min(a.len())], PhantomData));
+    if a.len() < n {
+        let value = out[0];
+        out[1..n].fill(value);
     }
     frame.put(dst, out);
 }
@@ -92,31 +92,57 @@ fn run2<A: Lane, B: Lane, O: Lane, F: Op2<A, B, O>>(frame: &mut Frame, dst: u32,
     let mut out = frame.take::<O>(dst);
     let n = if out.len() == 1 { 1 } else { frame.n };
     let (a, b, arch) = (frame.get::<A>(a), frame.get::<B>(b), frame.arch);
-    let to = &mut out[..n];
     match (a.len() > 1, b.len() > 1) {
-        (true, true) => arch.dispatch(Loop2::<A, B, O, F, true, true>(a, b, to, PhantomData)),
-        (true, false) => arch.dispatch(Loop2::<A, B, O, F, true, false>(a, b, to, PhantomData)),
-        (false, true) => arch.dispatch(Loop2::<A, B, O, F, false, true>(a, b, to, PhantomData)),
-        (false, false) => to.fill(F::op(a[0], b[0])),
+        (true, true) => arch.dispatch(Loop2::<A, B, O, F, true, true>(a, b, &mut out[..n], PhantomData)),
+        (true, false) => arch.dispatch(Loop2::<A, B, O, F, true, false>(a, b, &mut out[..n], PhantomData)),
+        (false, true) => arch.dispatch(Loop2::<A, B, O, F, false, true>(a, b, &mut out[..n], PhantomData)),
+        (false, false) => {
+            arch.dispatch(Loop2::<A, B, O, F, true, true>(a, b, &mut out[..1], PhantomData));
+            let value = out[0];
+            out[1..n].fill(value);
+        }
     }
     frame.put(dst, out);
+}
+
+/// The same for operations with much code: operands that all lanes share are spread first.
+fn run2_spread<A: Lane, B: Lane, O: Lane, F: Op2<A, B, O>>(frame: &mut Frame, dst: u32, a: u32, b: u32) {
+    let mut out = frame.take::<O>(dst);
+    let n = if out.len() == 1 { 1 } else { frame.n };
+    let (a, b) = (frame.get::<A>(a), frame.get::<B>(b));
+    let (mut wide_a, mut wide_b) = (Vec::new(), Vec::new());
+    let used = a.len().max(b.len());
+    let (a, b) = (spread(a, used, &mut wide_a), spread(b, used, &mut wide_b));
+    frame.arch.dispatch(Loop2::<A, B, O, F, true, true>(a, b, &mut out[..used], PhantomData));
+    let value = out[0];
+    out[used..n].fill(value);
+    frame.put(dst, out);
+}
+
+fn spread<'a, T: Lane>(lanes: &'a [T], n: usize, room: &'a mut Vec<T>) -> &'a [T] {
+    if lanes.len() == n {
+        return lanes;
+    }
+    room.resize(n, lanes[0]);
+    room
 }
 
 fn run3<A: Lane, B: Lane, C: Lane, O: Lane, F: Op3<A, B, C, O>>(frame: &mut Frame, dst: u32, a: u32, b: u32, c: u32) {
     let mut out = frame.take::<O>(dst);
     let n = if out.len() == 1 { 1 } else { frame.n };
     let (a, b, c, arch) = (frame.get::<A>(a), frame.get::<B>(b), frame.get::<C>(c), frame.arch);
-    let to = &mut out[..n];
-    match (a.len() > 1, b.len() > 1, c.len() > 1) {
-        (true, true, true) => arch.dispatch(Loop3::<A, B, C, O, F, true, true, true>(a, b, c, to, PhantomData)),
-        (true, true, false) => arch.dispatch(Loop3::<A, B, C, O, F, true, true, false>(a, b, c, to, PhantomData)),
-        (true, false, true) => arch.dispatch(Loop3::<A, B, C, O, F, true, false, true>(a, b, c, to, PhantomData)),
-        (true, false, false) => arch.dispatch(Loop3::<A, B, C, O, F, true, false, false>(a, b, c, to, PhantomData)),
-        (false, true, true) => arch.dispatch(Loop3::<A, B, C, O, F, false, true, true>(a, b, c, to, PhantomData)),
-        (false, true, false) => arch.dispatch(Loop3::<A, B, C, O, F, false, true, false>(a, b, c, to, PhantomData)),
-        (false, false, true) => arch.dispatch(Loop3::<A, B, C, O, F, false, false, true>(a, b, c, to, PhantomData)),
-        (false, false, false) => to.fill(F::op(a[0], b[0], c[0])),
+    let used = a.len().max(b.len()).max(c.len());
+    let mut wide = Vec::new();
+    let a = spread(a, used, &mut wide);
+    let to = &mut out[..used];
+    match (b.len() == used, c.len() == used) {
+        (true, true) => arch.dispatch(Loop3::<A, B, C, O, F, true, true, true>(a, b, c, to, PhantomData)),
+        (true, false) => arch.dispatch(Loop3::<A, B, C, O, F, true, true, false>(a, b, c, to, PhantomData)),
+        (false, true) => arch.dispatch(Loop3::<A, B, C, O, F, true, false, true>(a, b, c, to, PhantomData)),
+        (false, false) => arch.dispatch(Loop3::<A, B, C, O, F, true, false, false>(a, b, c, to, PhantomData)),
     }
+    let value = out[0];
+    out[used..n].fill(value);
     frame.put(dst, out);
 }
 
@@ -1015,8 +1041,8 @@ pub fn builtin(builtin: Builtin, ty: Type) -> Result<Function, Unsupported> {
         };
         (2 $op:ident) => {
             match ty {
-                Type::F32 => Ok(Two(run2::<f32, f32, f32, $op>)),
-                Type::F64 => Ok(Two(run2::<f64, f64, f64, $op>)),
+                Type::F32 => Ok(Two(run2_spread::<f32, f32, f32, $op>)),
+                Type::F64 => Ok(Two(run2_spread::<f64, f64, f64, $op>)),
                 _ => unsupported(builtin, ty),
             }
         };

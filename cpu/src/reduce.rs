@@ -1,21 +1,20 @@
-//! Reductions, in the orders of `docs/numerics.md`. The order is the same whichever way the lanes run.
+//! Reductions, in the orders of `docs/language.md`. The order is the same whichever way the lanes run.
 
 use std::marker::PhantomData;
 
 use gpukc_dsl::types::{Reducer, Type};
 use pulp::NullaryFnOnce;
-use rayon::prelude::*;
 
 use crate::code::{Len, OrderCode, ReduceCode, ReduceFn};
 use crate::exec::{Failure, Machine, fill_flat, fill_index, run};
 use crate::frame::{Frame, Lane};
 use crate::ops::{self, Number, Tag, Unsupported};
-use crate::with_tag;
+use crate::{par, with_tag};
 
 /// Terms of a block.
-pub const BLOCK: i64 = 4096;
+const BLOCK: i64 = 4096;
 /// Accumulators of a block.
-pub const ACCUMULATORS: usize = 128;
+const ACCUMULATORS: usize = 128;
 
 /// How terms combine.
 pub trait Combine: 'static + Send + Sync {
@@ -238,15 +237,24 @@ impl<C: Combine, const FUSED: bool> NullaryFnOnce for Step<'_, C, FUSED> {
             }
             _ => true,
         };
-        match (self.a.len() > 1, FUSED && self.b.len() > 1, keep) {
-            (true, true, false) => self.go::<true, true, false>(),
-            (true, false, false) => self.go::<true, false, false>(),
-            (false, true, false) => self.go::<false, true, false>(),
-            (false, false, false) => self.go::<false, false, false>(),
-            (true, true, true) => self.go::<true, true, true>(),
-            (true, false, true) => self.go::<true, false, true>(),
-            (false, true, true) => self.go::<false, true, true>(),
-            (false, false, true) => self.go::<false, false, true>(),
+        if FUSED {
+            match (self.a.len() > 1, self.b.len() > 1, keep) {
+                (true, true, false) => self.go::<true, true, false>(),
+                (true, false, false) => self.go::<true, false, false>(),
+                (false, true, false) => self.go::<false, true, false>(),
+                (false, false, false) => self.go::<false, false, false>(),
+                (true, true, true) => self.go::<true, true, true>(),
+                (true, false, true) => self.go::<true, false, true>(),
+                (false, true, true) => self.go::<false, true, true>(),
+                (false, false, true) => self.go::<false, false, true>(),
+            }
+        } else {
+            match (self.a.len() > 1, keep) {
+                (true, false) => self.go::<true, false, false>(),
+                (false, false) => self.go::<false, false, false>(),
+                (true, true) => self.go::<true, false, true>(),
+                (false, true) => self.go::<false, false, true>(),
+            }
         }
     }
 }
@@ -299,15 +307,24 @@ impl<C: Combine, const FUSED: bool> NullaryFnOnce for Row<'_, C, FUSED> {
             }
             _ => true,
         };
-        match (self.a.len() > 1, FUSED && self.b.len() > 1, keep) {
-            (true, true, false) => self.go::<true, true, false>(),
-            (true, false, false) => self.go::<true, false, false>(),
-            (false, true, false) => self.go::<false, true, false>(),
-            (false, false, false) => self.go::<false, false, false>(),
-            (true, true, true) => self.go::<true, true, true>(),
-            (true, false, true) => self.go::<true, false, true>(),
-            (false, true, true) => self.go::<false, true, true>(),
-            (false, false, true) => self.go::<false, false, true>(),
+        if FUSED {
+            match (self.a.len() > 1, self.b.len() > 1, keep) {
+                (true, true, false) => self.go::<true, true, false>(),
+                (true, false, false) => self.go::<true, false, false>(),
+                (false, true, false) => self.go::<false, true, false>(),
+                (false, false, false) => self.go::<false, false, false>(),
+                (true, true, true) => self.go::<true, true, true>(),
+                (true, false, true) => self.go::<true, false, true>(),
+                (false, true, true) => self.go::<false, true, true>(),
+                (false, false, true) => self.go::<false, false, true>(),
+            }
+        } else {
+            match (self.a.len() > 1, keep) {
+                (true, false) => self.go::<true, false, false>(),
+                (false, false) => self.go::<false, false, false>(),
+                (true, true) => self.go::<true, false, true>(),
+                (false, true) => self.go::<false, false, true>(),
+            }
         }
     }
 }
@@ -386,11 +403,8 @@ fn terms(frame: &Frame, code: &ReduceCode) -> Terms {
     }
     match code.mask.map(|mask| frame.get::<u8>(mask)) {
         None => {}
-        Some([all]) if frame.n > 1 => {
-            if *all == 0 {
-                totals.fill(0);
-            }
-        }
+        Some([0]) if frame.n > 1 => totals.fill(0),
+        Some([_]) if frame.n > 1 => {}
         Some(mask) => {
             for (total, &mask) in totals.iter_mut().zip(mask) {
                 *total *= i64::from(mask != 0);
@@ -399,6 +413,14 @@ fn terms(frame: &Frame, code: &ReduceCode) -> Terms {
     }
     let total = totals.iter().copied().max().unwrap_or(0);
     Terms { lens, total, totals: Some(totals) }
+}
+
+/// Whether most lanes would wait for a few.
+fn skewed(terms: &Terms) -> bool {
+    let Some(totals) = &terms.totals else { return false };
+    let sum = totals.iter().fold(0i64, |sum, &total| sum.saturating_add(total));
+    terms.total > 64
+        && terms.total.saturating_mul(totals.len() as i64) > sum.saturating_mul(8).saturating_add(256 * totals.len() as i64)
 }
 
 /// Whether nothing is to be evaluated.
@@ -456,6 +478,46 @@ fn accumulate<C: Combine, const FUSED: bool>(frame: &Frame, code: &ReduceCode, a
     frame.arch.dispatch(Step::<C, FUSED> { acc, a, b, keep });
 }
 
+/// Terms one after the other, all lanes at once, where no order matters.
+fn lanes_exact<C: Combine>(machine: &Machine, frame: &mut Frame, code: &ReduceCode) -> Result<(), Failure> {
+    let n = frame.n;
+    let mut out = frame.take::<C::Acc>(code.dst.index);
+    out[..n].fill(C::identity());
+    let mut result = Ok(());
+    if !masked_out(frame, code) {
+        let terms = terms(frame, code);
+        result = if frame.picky && skewed(&terms) {
+            Err(Failure::Skewed)
+        } else {
+            (0..terms.total).try_for_each(|t| {
+                term(machine, frame, code, &terms, t)?;
+                accumulate::<C, false>(frame, code, &mut out[..n]);
+                Ok(())
+            })
+        };
+    }
+    frame.put(code.dst.index, out);
+    result
+}
+
+/// Lanes along the terms, for one value, where no order matters.
+fn row_exact<C: Combine>(machine: &Machine, frame: &mut Frame, code: &ReduceCode) -> Result<(), Failure> {
+    let mut value = C::identity();
+    if !masked_out(frame, code) {
+        let (lens, total) = uniform_lens(frame, code);
+        let length = BLOCK * 16;
+        let parts = total.max(0) / length + i64::from(total % length > 0);
+        let values = split(machine, frame, total, parts, &|frame, parts| {
+            row_parts::<C, false>(machine, frame, code, &lens, total, length, parts)
+        })?;
+        value = values.iter().fold(C::identity(), |a, &b| C::combine(a, b));
+    }
+    let mut out = frame.take::<C::Acc>(code.dst.index);
+    out[0] = value;
+    frame.put(code.dst.index, out);
+    Ok(())
+}
+
 /// Terms one after the other, all lanes at once.
 fn lanes<C: Combine, const FUSED: bool>(machine: &Machine, frame: &mut Frame, code: &ReduceCode) -> Result<(), Failure> {
     let n = frame.n;
@@ -466,17 +528,17 @@ fn lanes<C: Combine, const FUSED: bool>(machine: &Machine, frame: &mut Frame, co
         return Ok(());
     }
     let mut terms = terms(frame, code);
+    if frame.picky && skewed(&terms) {
+        frame.put(code.dst.index, out);
+        return Err(Failure::Skewed);
+    }
     let result = match code.order {
-        OrderCode::Exact => (0..terms.total).try_for_each(|t| {
-            term(machine, frame, code, &terms, t)?;
-            accumulate::<C, FUSED>(frame, code, &mut out[..n]);
-            Ok(())
-        }),
-        OrderCode::Canonical => lanes_canonical::<C, FUSED>(machine, frame, code, &terms).map(|values| {
+        OrderCode::Exact | OrderCode::Canonical => lanes_canonical::<C, FUSED>(machine, frame, code, &terms).map(|values| {
             if let Some(values) = values {
                 out[..n].copy_from_slice(&values);
             }
         }),
+        OrderCode::Scan { forward } => lanes_scan::<C>(machine, frame, code, &terms, forward, &mut out[..n]),
         OrderCode::Sharing(wanted) => match terms.totals.clone() {
             Some(totals) if terms.total > 512 => {
                 // Lanes with runs of one length at a time.
@@ -578,6 +640,42 @@ fn lanes_sharing<C: Combine, const FUSED: bool>(
     Ok(canonical_columns::<C>(frame.arch, runs))
 }
 
+/// The last value of a scan, of each lane by itself.
+fn lanes_scan<C: Combine>(
+    machine: &Machine,
+    frame: &mut Frame,
+    code: &ReduceCode,
+    terms: &Terms,
+    forward: bool,
+    out: &mut [C::Acc],
+) -> Result<(), Failure> {
+    let mut columns: Vec<Vec<C::Acc>> = Vec::new();
+    for t in 0..terms.total {
+        term(machine, frame, code, terms, t)?;
+        columns.push((0..out.len()).map(|lane| kept::<C>(frame, code, lane)).collect());
+    }
+    for (lane, out) in out.iter_mut().enumerate() {
+        let total = terms.totals.as_ref().map_or(terms.total, |totals| totals[lane]);
+        let values: Vec<C::Acc> = columns[..total.max(0) as usize].iter().map(|column| column[lane]).collect();
+        *out = last_of_scan::<C>(values, forward);
+    }
+    Ok(())
+}
+
+/// A lane's term, the identity if it is left out.
+fn kept<C: Combine>(frame: &Frame, code: &ReduceCode, lane: usize) -> C::Acc {
+    let a = frame.get::<C::In>(code.a.index);
+    let keep = code.keep.map_or(&[1][..], |keep| frame.get::<u8>(keep));
+    if keep[lane.min(keep.len() - 1)] != 0 { C::first(a[lane.min(a.len() - 1)]) } else { C::identity() }
+}
+
+fn last_of_scan<C: Combine>(mut values: Vec<C::Acc>, forward: bool) -> C::Acc {
+    if !forward {
+        values.reverse();
+    }
+    crate::scan::last::<C>(&values)
+}
+
 /// Evaluates terms `from..to` along the lanes, chunk by chunk; `take` gets the number of each chunk's first.
 fn along(
     machine: &Machine,
@@ -586,7 +684,7 @@ fn along(
     lens: &[i64],
     from: i64,
     to: i64,
-    mut take: impl FnMut(&Frame, i64),
+    take: &mut dyn FnMut(&Frame, i64),
 ) -> Result<(), Failure> {
     let mut t = from;
     let saved = frame.n;
@@ -642,7 +740,7 @@ fn row_parts<C: Combine, const FUSED: bool>(
         let from = part * length;
         let to = total.min(from.saturating_add(length));
         let mut acc = [C::identity(); ACCUMULATORS];
-        along(machine, frame, code, lens, from, to, |frame, t| {
+        along(machine, frame, code, lens, from, to, &mut |frame, t| {
             let a = frame.get::<C::In>(code.a.index);
             let b = code.b.map_or(a, |b| frame.get::<C::In>(b.index));
             let keep = code.keep.map_or(&[][..], |keep| frame.get::<u8>(keep));
@@ -659,32 +757,22 @@ fn row_parts<C: Combine, const FUSED: bool>(
     Ok(values)
 }
 
+type Work<'a, V> = dyn Fn(&mut Frame, std::ops::Range<i64>) -> Result<Vec<V>, Failure> + Sync + 'a;
+
 /// Splits `parts` among workers if that pays.
-fn split<V: Send>(
-    machine: &Machine,
-    frame: &mut Frame,
-    total: i64,
-    parts: i64,
-    work: impl Fn(&mut Frame, std::ops::Range<i64>) -> Result<Vec<V>, Failure> + Sync,
-) -> Result<Vec<V>, Failure> {
+fn split<V: Send>(machine: &Machine, frame: &mut Frame, total: i64, parts: i64, work: &Work<V>) -> Result<Vec<V>, Failure> {
     let tasks = (parts.min(machine.threads as i64 * 4)).min(total / 32768);
     if frame.alone || machine.threads < 2 || tasks < 2 {
         return work(frame, 0..parts);
     }
     let frame = &*frame;
-    let results: Vec<Result<Vec<V>, Failure>> = (0..tasks)
-        .into_par_iter()
-        .map(|task| {
-            let mut frame = frame.clone();
-            frame.alone = true;
-            work(&mut frame, parts * task / tasks..parts * (task + 1) / tasks)
-        })
-        .collect();
-    let mut values = Vec::with_capacity(parts as usize);
-    for result in results {
-        values.extend(result?);
-    }
-    Ok(values)
+    let values = par::collect(tasks as usize, &|task| {
+        let mut frame = frame.clone();
+        frame.alone = true;
+        let task = task as i64;
+        work(&mut frame, parts * task / tasks..parts * (task + 1) / tasks)
+    })?;
+    Ok(values.into_iter().flatten().collect())
 }
 
 /// Lanes along the terms, for one value.
@@ -692,18 +780,26 @@ fn row<C: Combine, const FUSED: bool>(machine: &Machine, frame: &mut Frame, code
     let mut value = C::identity();
     if !masked_out(frame, code) {
         let (lens, total) = uniform_lens(frame, code);
+        if let OrderCode::Scan { forward } = code.order {
+            let mut values = Vec::new();
+            along(machine, frame, code, &lens, 0, total, &mut |frame, _| {
+                values.extend((0..frame.n).map(|lane| kept::<C>(frame, code, lane)));
+            })?;
+            let mut out = frame.take::<C::Acc>(code.dst.index);
+            out[0] = last_of_scan::<C>(values, forward);
+            frame.put(code.dst.index, out);
+            return Ok(());
+        }
         let length = match code.order {
-            OrderCode::Exact => BLOCK * 16,
-            OrderCode::Canonical => BLOCK,
+            OrderCode::Exact | OrderCode::Canonical | OrderCode::Scan { .. } => BLOCK,
             OrderCode::Sharing(wanted) => run_length(total, wanted),
         };
         let parts = total.max(0) / length + i64::from(total % length > 0);
-        let values = split(machine, frame, total, parts, |frame, parts| {
+        let values = split(machine, frame, total, parts, &|frame, parts| {
             row_parts::<C, FUSED>(machine, frame, code, &lens, total, length, parts)
         })?;
         value = match (code.order, &values[..]) {
-            (OrderCode::Canonical, [value]) => *value,
-            (OrderCode::Exact, values) => values.iter().fold(C::identity(), |a, &b| C::combine(a, b)),
+            (OrderCode::Exact | OrderCode::Canonical, [value]) => *value,
             (_, values) => canonical::<C>(values),
         };
     }
@@ -760,10 +856,10 @@ fn arg_row<T: Tag, const GREATEST: bool>(machine: &Machine, frame: &mut Frame, c
         let (lens, total) = uniform_lens(frame, code);
         let length = BLOCK * 16;
         let parts = total.max(0) / length + i64::from(total % length > 0);
-        let values = split(machine, frame, total, parts, |frame, parts| {
+        let values = split(machine, frame, total, parts, &|frame, parts| {
             let (from, to) = (parts.start * length, total.min(parts.end.saturating_mul(length)));
             let mut found = (-1i64, T::LEAST);
-            along(machine, frame, code, &lens, from, to, |frame, t| {
+            along(machine, frame, code, &lens, from, to, &mut |frame, t| {
                 let a = frame.get::<T::E>(code.a.index);
                 let keep = code.keep.map_or(&[][..], |keep| frame.get::<u8>(keep));
                 let (sa, sk) = (usize::from(a.len() > 1), usize::from(keep.len() > 1));
@@ -795,7 +891,7 @@ fn arg_row<T: Tag, const GREATEST: bool>(machine: &Machine, frame: &mut Frame, c
 pub fn function(reducer: Reducer, ty: Type, fused: bool, along: bool) -> Result<ReduceFn, Unsupported> {
     macro_rules! pick {
         ($c:ty) => {
-            if along { row::<$c, false> as ReduceFn } else { lanes::<$c, false> }
+            if along { row_exact::<$c> as ReduceFn } else { lanes_exact::<$c> }
         };
     }
     macro_rules! float_sum {
@@ -815,8 +911,10 @@ pub fn function(reducer: Reducer, ty: Type, fused: bool, along: bool) -> Result<
         (Reducer::Sum, Type::U32) => pick!(Sum<ops::U32>),
         (Reducer::Sum, Type::I64) => pick!(Sum<ops::I64>),
         (Reducer::Sum, Type::U64) => pick!(Sum<ops::U64>),
-        (Reducer::Prod, Type::F32) => pick!(Prod<ops::F32>),
-        (Reducer::Prod, Type::F64) => pick!(Prod<ops::F64>),
+        (Reducer::Prod, Type::F32) if along => row::<Prod<ops::F32>, false>,
+        (Reducer::Prod, Type::F32) => lanes::<Prod<ops::F32>, false>,
+        (Reducer::Prod, Type::F64) if along => row::<Prod<ops::F64>, false>,
+        (Reducer::Prod, Type::F64) => lanes::<Prod<ops::F64>, false>,
         (Reducer::Prod, Type::I32) => pick!(Prod<ops::I32>),
         (Reducer::Prod, Type::U32) => pick!(Prod<ops::U32>),
         (Reducer::Prod, Type::I64) => pick!(Prod<ops::I64>),

@@ -9,17 +9,15 @@ use gpukc_dsl::program::*;
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::{AccumulateOp, Reducer, Type};
 use pulp::NullaryFnOnce;
-use rayon::prelude::*;
 
 use crate::build::{self, Bound, Context, Replaced, Run, Target, Value};
-use crate::code::{Len, Rule, Step};
-use crate::exec::{self, Failure, Machine, Place, fill_flat, fill_index};
-use crate::frame::{Frame, Lane};
-use crate::lin::Atom;
+use crate::code::Step;
+use crate::exec::{Failure, Machine};
 use crate::ops::{self, Number, Op1, Tag, Unsupported, with_store};
-use crate::reduce::Combine;
+use crate::points::{constant, define_monotone, is_monotone, scatter, scatter_apart};
+use crate::sweep::Sweep;
 use crate::tensor::{Data, Element, Store, Tensor};
-use crate::{cost, plan, reduce, scan, with_tag};
+use crate::{cost, plan, reduce, with_tag};
 
 /// What is given for a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -236,21 +234,14 @@ fn run_here(
     let outcome = runner.all();
     let kernel_name = kernel.name.clone();
     outcome.map_err(|stop| match stop {
-        Stop::Failure(failure) => RunError::OutOfRange {
-            kernel: kernel_name.clone(),
-            span: failure.span,
-            array: name(failure.array),
-            index: failure.index,
-            axis: failure.axis,
-            extent: failure.extent,
-        },
+        Stop::Failure(Failure::OutOfRange { span, array, index, axis, extent }) => {
+            RunError::OutOfRange { kernel: kernel_name.clone(), span, array: name(array), index, axis, extent }
+        }
+        Stop::Failure(Failure::Skewed) => RunError::Unsupported { kernel: kernel_name.clone(), what: "ragged lanes".into() },
         Stop::Memory(array, bytes) => RunError::Memory { kernel: kernel_name.clone(), array: name(array), bytes },
         Stop::Unsupported(what) => RunError::Unsupported { kernel: kernel_name.clone(), what },
     })
 }
-
-/// Nanoseconds of work below which other threads are not woken.
-const LEAST_PARALLEL: f64 = 40_000.0;
 
 impl<'a> Runner<'a> {
     fn context(&self) -> Context<'_> {
@@ -395,8 +386,8 @@ impl<'a> Runner<'a> {
                 };
                 if better && bare == found.expr {
                     lanes = 0;
-                } else if better {
-                    self.extract(found.expr, variables.clone(), 0)?;
+                } else if better || terms.is_ragged() && bare != found.expr {
+                    self.extract(found.expr, variables.clone(), if better { 0 } else { lanes })?;
                 }
             } else {
                 let own: Vec<Run> = variables.iter().filter(|run| mentioned.contains(&run.variable)).copied().collect();
@@ -415,13 +406,18 @@ impl<'a> Runner<'a> {
         let value = Value { filter: None, expr: statement.value, want };
         let target = Target::Array(array, &statement.subscripts);
         let step = build::statement(self.context(), &variables, target, value, lanes, !boxed)?;
+        let single = if lanes > 0 && boxed && step.is_ragged() {
+            Some(build::statement(self.context(), &variables, target, value, 0, false)?)
+        } else {
+            None
+        };
         match statement.kind {
             StatementKind::Define => {
                 let data = match std::mem::replace(&mut self.slots[array], Slot::Empty) {
                     Slot::Owned(data) => data,
                     _ => self.zeros(array, self.elements[array])?,
                 };
-                let data = self.define(array, &step, data)?;
+                let data = self.define(array, &step, single.as_ref(), data)?;
                 self.slots[array] = Slot::Owned(data);
             }
             StatementKind::Accumulate { op, from_identity } => {
@@ -468,9 +464,14 @@ impl<'a> Runner<'a> {
         let ty = self.kernel.exprs[expr].ty;
         let value = Value { filter: None, expr, want: ty };
         let step = build::statement(self.context(), &variables, Target::Next, value, lanes, false)?;
+        let single = if lanes > 0 && step.is_ragged() {
+            Some(build::statement(self.context(), &variables, Target::Next, value, 0, false)?)
+        } else {
+            None
+        };
         let array = self.hidden(ty, &variables);
         let data = self.zeros(array, ty)?;
-        let data = self.define(array, &step, data)?;
+        let data = self.define(array, &step, single.as_ref(), data)?;
         self.slots[array] = Slot::Owned(data);
         self.replaced.insert(expr, (array, variables.iter().map(|run| run.variable).collect()));
         Ok(())
@@ -495,14 +496,14 @@ impl<'a> Runner<'a> {
             .collect()
     }
 
-    fn define(&self, array: usize, step: &Step, mut data: Data) -> Result<Data, Stop> {
+    fn define(&self, array: usize, step: &Step, single: Option<&Step>, mut data: Data) -> Result<Data, Stop> {
         let arrays = self.data();
         let machine = Machine { arrays: &arrays, width: self.width, threads: self.threads };
         let cost = cost::of(step, self.context());
         with_store!(data.store(), T => {
             if let Some(out) = T::slice_mut(&mut data) {
                 if !step.nested && is_monotone(step) {
-                    define_monotone::<T>(&machine, step, out, cost)?;
+                    define_monotone::<T>(&machine, step, single, out, cost)?;
                 } else {
                     scatter::<T>(&machine, step, array, cost, &mut |offsets, values| {
                         for (&offset, &value) in offsets.iter().zip(values) {
@@ -521,9 +522,22 @@ impl<'a> Runner<'a> {
         let arrays = self.data();
         let machine = Machine { arrays: &arrays, width: self.width, threads: self.threads };
         let cost = cost::of(step, self.context());
+        let points: f64 = step.variables.iter().map(|(_, len)| constant(len) as f64).product();
+        let widened = self.elements[array].widened();
+        let exact = !widened.is_float() || matches!(op, AccumulateOp::Min | AccumulateOp::Max);
+        // Every task needs an array of its own.
+        let pays = points > 16384.0 && points > 4.0 * (data.len() * self.threads) as f64;
+        let apart = exact && pays && !step.nested && self.threads > 1;
         macro_rules! apply {
             ($t:ty, $combine:expr) => {
-                if let Some(out) = <$t as Tag>::E::slice_mut(&mut data) {
+                if apart {
+                    let mut none = Data::zeros(Store::of(widened), 1).ok_or(Stop::Memory(array, 8))?;
+                    fill_identity(&mut none, op, widened);
+                    let none = <$t as Tag>::E::slice(&none).map_or(Default::default(), |none| none[0]);
+                    if let Some(out) = <$t as Tag>::E::slice_mut(&mut data) {
+                        scatter_apart::<<$t as Tag>::E>(&machine, step, array, cost, none, &$combine, out)?;
+                    }
+                } else if let Some(out) = <$t as Tag>::E::slice_mut(&mut data) {
                     scatter::<<$t as Tag>::E>(&machine, step, array, cost, &mut |offsets, values| {
                         for (&offset, &value) in offsets.iter().zip(values) {
                             if let Some(place) = out.get_mut(offset as usize) {
@@ -624,7 +638,7 @@ impl<'a> Runner<'a> {
         let mut data = self.zeros(array, ty)?;
         let arrays = self.data();
         let machine = Machine { arrays: &arrays, width: self.width, threads: self.threads };
-        let scan = ScanCode {
+        let scan = Sweep {
             step: &step,
             rows: rows.iter().map(|run| self.extent_of(run)).collect(),
             lo,
@@ -719,573 +733,5 @@ fn fill_identity(data: &mut Data, op: AccumulateOp, element: Type) {
         Data::F32(data) => float!(data, f32),
         Data::F64(data) => float!(data, f64),
         _ => {}
-    }
-}
-
-fn constant(len: &Len) -> i64 {
-    if let Len::Const(n) = len { *n } else { 0 }
-}
-
-fn coefficients(step: &Step) -> Vec<(i64, i64)> {
-    let of = |counter: u32| step.place.terms.iter().find(|term| term.0 == Atom::Counter(counter)).map_or(0, |term| term.1);
-    step.variables.iter().map(|(counter, len)| (of(*counter), constant(len))).collect()
-}
-
-/// Whether offsets ascend as the points do.
-fn is_monotone(step: &Step) -> bool {
-    if !step.ruled.is_empty() || step.place.terms.iter().any(|term| matches!(term.0, Atom::Reg(_))) {
-        return false;
-    }
-    let mut span = 0i128;
-    for (coefficient, extent) in coefficients(step).into_iter().rev() {
-        if extent > 1 {
-            if i128::from(coefficient) <= span {
-                return false;
-            }
-            span += i128::from(coefficient) * i128::from(extent - 1);
-        }
-    }
-    true
-}
-
-/// A statement's points as chunks of lanes.
-struct Space {
-    outer: i64,
-    inner: i64,
-    chunks: i64,
-    chunk: i64,
-    outer_lens: Vec<i64>,
-}
-
-impl Space {
-    fn new(step: &Step, machine: &Machine, cost: f64) -> Space {
-        let lens: Vec<i64> = step.variables.iter().map(|(_, len)| constant(len)).collect();
-        let first = lens.len() - step.lanes;
-        let outer: i64 = lens[..first].iter().product();
-        let inner: i64 = lens[first..].iter().product();
-        let mut width = machine.width as i64;
-        if machine.threads > 1 && cost > LEAST_PARALLEL && step.lanes > 0 {
-            // Chunks for everyone.
-            let share = outer.saturating_mul(inner) / (machine.threads as i64 * 2);
-            width = width.min(share.max(64));
-        }
-        let chunks = (inner + width - 1) / width;
-        let chunk = if chunks > 0 { (inner + chunks - 1) / chunks } else { 1 };
-        let chunks = if inner > 0 { (inner + chunk - 1) / chunk } else { 0 };
-        Space { outer, inner, chunks, chunk, outer_lens: lens[..first].to_vec() }
-    }
-    fn units(&self) -> i64 {
-        self.outer * self.chunks
-    }
-    /// The offset at which a unit's values begin.
-    fn start(&self, coefficients: &[(i64, i64)], constant: i64, unit: i64) -> i64 {
-        let mut rest = unit / self.chunks * self.inner + unit % self.chunks * self.chunk;
-        let mut offset = constant;
-        for &(coefficient, extent) in coefficients.iter().rev() {
-            offset += coefficient * (rest % extent.max(1));
-            rest /= extent.max(1);
-        }
-        offset
-    }
-}
-
-struct Worker<'a> {
-    frame: Frame,
-    outer: i64,
-    step: &'a Step,
-}
-
-fn frame(step: &Step, machine: &Machine) -> Frame {
-    let mut frame = Frame::new(&step.layout, step.counters, machine.width);
-    for &(reg, bits) in &step.constants {
-        ops::set(&mut frame, reg, bits);
-    }
-    frame
-}
-
-impl<'a> Worker<'a> {
-    fn new(step: &'a Step, machine: &Machine, alone: bool) -> Worker<'a> {
-        let mut frame = frame(step, machine);
-        frame.alone = alone;
-        Worker { frame, outer: -1, step }
-    }
-
-    /// Evaluates a unit.
-    fn unit(&mut self, machine: &Machine, space: &Space, unit: i64) -> Result<(), Failure> {
-        let (step, frame) = (self.step, &mut self.frame);
-        let (outer, chunk) = (unit / space.chunks, unit % space.chunks);
-        if outer != self.outer {
-            let mut rest = outer;
-            for (&(counter, _), &len) in step.variables.iter().zip(&space.outer_lens).rev() {
-                frame.counters[counter as usize] = rest % len;
-                rest /= len;
-            }
-            frame.n = 1;
-            exec::run(machine, frame, &step.scopes[0])?;
-            self.outer = outer;
-        }
-        let start = chunk * space.chunk;
-        frame.n = space.chunk.min(space.inner - start) as usize;
-        match &step.flat {
-            Some(flat) => fill_flat(frame, &step.variables[step.variables.len() - step.lanes..], flat, start),
-            None => {
-                if let (true, Some(last)) = (step.lanes > 0, step.variables.last()) {
-                    frame.counters[last.0 as usize] = start;
-                }
-            }
-        }
-        exec::run(machine, frame, &step.scopes[1])
-    }
-}
-
-/// Ranges of units for tasks.
-fn tasks(units: i64, machine: &Machine, cost: f64) -> Vec<(i64, i64)> {
-    let tasks = if machine.threads > 1 && cost > LEAST_PARALLEL { units.min(machine.threads as i64 * 8) } else { 1 };
-    (0..tasks.max(1)).map(|task| (units * task / tasks.max(1), units * (task + 1) / tasks.max(1))).collect()
-}
-
-fn define_monotone<T: Lane>(machine: &Machine, step: &Step, out: &mut [T], cost: f64) -> Result<(), Failure> {
-    let space = Space::new(step, machine, cost);
-    let units = space.units();
-    if units == 0 {
-        return Ok(());
-    }
-    let coefficients = coefficients(step);
-    let constant = step.place.constant;
-    // With few units, each may use all cores itself.
-    let inside = units < machine.threads as i64 * 2;
-    let tasks = if inside && step.lanes == 0 { vec![(0, units)] } else { tasks(units, machine, cost) };
-    let work = |(from, to): (i64, i64), out: &mut [T], base: i64| -> Result<(), Failure> {
-        let mut worker = Worker::new(step, machine, tasks.len() > 1);
-        for unit in from..to {
-            worker.unit(machine, &space, unit)?;
-            store::<T>(&worker.frame, step, out, base);
-        }
-        Ok(())
-    };
-    if tasks.len() == 1 {
-        return work(tasks[0], out, 0);
-    }
-    let mut rest = out;
-    let mut at = 0i64;
-    let mut parts = Vec::with_capacity(tasks.len());
-    for (number, &task) in tasks.iter().enumerate() {
-        let end = match tasks.get(number + 1) {
-            Some(next) => space.start(&coefficients, constant, next.0),
-            None => at + rest.len() as i64,
-        };
-        let (part, after) = rest.split_at_mut((end - at) as usize);
-        parts.push((task, part, at));
-        rest = after;
-        at = end;
-    }
-    let results: Vec<Result<(), Failure>> = parts.into_par_iter().map(|(task, part, base)| work(task, part, base)).collect();
-    results.into_iter().collect()
-}
-
-/// Puts the value of each lane in its place.
-fn store<T: Lane>(frame: &Frame, step: &Step, out: &mut [T], base: i64) {
-    let n = frame.n;
-    let value = frame.get::<T>(step.value.index);
-    let at = step.offset.base(frame).wrapping_sub(base);
-    match (step.offset.column, value) {
-        (None, [value]) if step.offset.stride == 1 => out[at as usize..at as usize + n].fill(*value),
-        (None, values) if step.offset.stride == 1 => out[at as usize..at as usize + n].copy_from_slice(values),
-        (None, values) => {
-            let step_by = step.offset.stride.max(1) as usize;
-            let each = usize::from(values.len() > 1);
-            for (lane, place) in out[at as usize..].iter_mut().step_by(step_by).take(n).enumerate() {
-                *place = values[lane * each];
-            }
-        }
-        (Some(column), values) => {
-            let each = usize::from(values.len() > 1);
-            for (lane, &column) in frame.get::<i64>(column).iter().enumerate() {
-                out[(at + column) as usize] = values[lane * each];
-            }
-        }
-    }
-}
-
-/// Appends the lanes' offsets (−1 for those that are dropped) and values.
-fn collect<T: Lane>(frame: &Frame, step: &Step, array: usize, offsets: &mut Vec<i64>, values: &mut Vec<T>) -> Result<(), Failure> {
-    let n = frame.n;
-    let start = offsets.len();
-    offsets.resize(start + n, 0);
-    fill_index(frame, &step.offset, &mut offsets[start..]);
-    let mut index = vec![0i64; if step.ruled.is_empty() { 0 } else { n }];
-    for dim in &step.ruled {
-        fill_index(frame, &dim.index, &mut index);
-        for (offset, &index) in offsets[start..].iter_mut().zip(&index) {
-            match exec::place(dim.rule, index, dim.extent) {
-                Place::In(at) if *offset >= 0 || dim.rule != Rule::Drop => *offset += at * dim.pitch,
-                Place::In(_) => {}
-                Place::Outside => *offset = i64::MIN / 2,
-                Place::Error => {
-                    return Err(Failure { span: dim.span, array, index, axis: dim.axis, extent: dim.extent });
-                }
-            }
-        }
-    }
-    match frame.get::<T>(step.value.index) {
-        [value] => values.resize(start + n, *value),
-        lanes => values.extend_from_slice(lanes),
-    }
-    Ok(())
-}
-
-/// Evaluates a statement and hands offsets and values on, in the order of its points.
-fn scatter<T: Lane>(
-    machine: &Machine,
-    step: &Step,
-    array: usize,
-    cost: f64,
-    take: &mut dyn FnMut(&[i64], &[T]),
-) -> Result<(), Failure> {
-    const TOGETHER: i64 = 1 << 20;
-    if step.nested {
-        let mut worker = Worker::new(step, machine, true);
-        let mut buffer = (Vec::new(), Vec::new());
-        nested(machine, &mut worker, 0, &mut |frame| {
-            collect::<T>(frame, step, array, &mut buffer.0, &mut buffer.1)?;
-            if buffer.0.len() >= 1 << 14 {
-                take(&buffer.0, &buffer.1);
-                buffer.0.clear();
-                buffer.1.clear();
-            }
-            Ok(())
-        })?;
-        take(&buffer.0, &buffer.1);
-        return Ok(());
-    }
-    let space = Space::new(step, machine, cost);
-    let units = space.units();
-    let alone = tasks(units, machine, cost).len() == 1;
-    if alone {
-        let mut worker = Worker::new(step, machine, units >= machine.threads as i64 * 2);
-        let mut buffer = (Vec::new(), Vec::new());
-        for unit in 0..units {
-            worker.unit(machine, &space, unit)?;
-            collect::<T>(&worker.frame, step, array, &mut buffer.0, &mut buffer.1)?;
-            if buffer.0.len() >= 1 << 14 {
-                take(&buffer.0, &buffer.1);
-                buffer.0.clear();
-                buffer.1.clear();
-            }
-        }
-        take(&buffer.0, &buffer.1);
-        return Ok(());
-    }
-    let together = (TOGETHER / space.chunk.max(1)).max(1);
-    let mut from = 0;
-    while from < units {
-        let to = units.min(from + together);
-        let parts = tasks(to - from, machine, cost);
-        let results: Vec<Result<(Vec<i64>, Vec<T>), Failure>> = parts
-            .into_par_iter()
-            .map(|part| {
-                let mut worker = Worker::new(step, machine, true);
-                let mut buffer = (Vec::new(), Vec::new());
-                for unit in part.0..part.1 {
-                    worker.unit(machine, &space, from + unit)?;
-                    collect::<T>(&worker.frame, step, array, &mut buffer.0, &mut buffer.1)?;
-                }
-                Ok(buffer)
-            })
-            .collect();
-        for result in results {
-            let (offsets, values) = result?;
-            take(&offsets, &values);
-        }
-        from = to;
-    }
-    Ok(())
-}
-
-/// Runs through ranges that depend on one another, from variable `at` on; the last may run along the lanes.
-fn nested(
-    machine: &Machine,
-    worker: &mut Worker,
-    at: usize,
-    take: &mut dyn FnMut(&Frame) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let step = worker.step;
-    if at == step.variables.len() {
-        if at == 0 || step.lanes == 0 {
-            worker.frame.n = 1;
-        }
-        exec::run(machine, &mut worker.frame, &step.scopes[at])?;
-        return take(&worker.frame);
-    }
-    worker.frame.n = 1;
-    exec::run(machine, &mut worker.frame, &step.scopes[at])?;
-    let (counter, len) = &step.variables[at];
-    let len = length(&worker.frame, len);
-    if at + 1 == step.variables.len() && step.lanes > 0 {
-        let mut start = 0;
-        while start < len {
-            let n = (len - start).min(machine.width as i64);
-            worker.frame.counters[*counter as usize] = start;
-            worker.frame.n = n as usize;
-            exec::run(machine, &mut worker.frame, &step.scopes[at + 1])?;
-            take(&worker.frame)?;
-            start += n;
-        }
-        return Ok(());
-    }
-    for value in 0..len {
-        worker.frame.counters[*counter as usize] = value;
-        nested(machine, worker, at + 1, take)?;
-    }
-    Ok(())
-}
-
-fn length(frame: &Frame, len: &Len) -> i64 {
-    match len {
-        Len::Const(n) => *n,
-        Len::Uniform(index) => index.base(frame).max(0),
-        Len::Column(column) => frame.first::<i64>(*column).max(0),
-    }
-}
-
-/// A scan along one variable, for every setting of others.
-struct ScanCode<'a> {
-    /// Evaluates the terms; its last variable is the scan's.
-    step: &'a Step,
-    rows: Vec<i64>,
-    /// The variable of the left side: its first value, and how many there are.
-    lo: i64,
-    extent: i64,
-    forward: bool,
-    inclusive: bool,
-}
-
-impl ScanCode<'_> {
-    /// Sets the counters for a row, and gives the first value and the number of terms.
-    fn enter(&self, machine: &Machine, frame: &mut Frame, row: i64) -> Result<i64, Failure> {
-        let step = self.step;
-        let mut rest = row;
-        for (&(counter, _), &extent) in step.variables.iter().zip(&self.rows).rev() {
-            frame.counters[counter as usize] = rest % extent;
-            rest /= extent;
-        }
-        frame.n = 1;
-        for scope in &step.scopes[..step.scopes.len() - 1] {
-            exec::run(machine, frame, scope)?;
-        }
-        Ok(step.variables.last().map_or(0, |variable| length(frame, &variable.1)))
-    }
-
-    /// Evaluates the terms `from..to` of `count`; `take` gets each chunk with the number of its first term.
-    fn terms(
-        &self,
-        machine: &Machine,
-        frame: &mut Frame,
-        from: i64,
-        to: i64,
-        take: &mut dyn FnMut(&Frame, i64),
-    ) -> Result<(), Failure> {
-        let Some((counter, _)) = self.step.variables.last() else { return Ok(()) };
-        let mut at = from;
-        while at < to {
-            let n = (to - at).min(machine.width as i64);
-            frame.counters[*counter as usize] = at;
-            frame.n = n as usize;
-            exec::run(machine, frame, &self.step.scopes[self.step.scopes.len() - 1])?;
-            take(frame, at);
-            at += n;
-        }
-        Ok(())
-    }
-
-    /// The terms `from..to` in the scan's order, as accumulators.
-    fn block<C: Combine>(
-        &self,
-        machine: &Machine,
-        frame: &mut Frame,
-        count: i64,
-        from: i64,
-        to: i64,
-        out: &mut [C::Acc],
-    ) -> Result<(), Failure> {
-        let (a, b) = if self.forward { (from, to) } else { (count - to, count - from) };
-        let step = self.step;
-        self.terms(machine, frame, a, b, &mut |frame, at| {
-            let start = (at - a) as usize;
-            let value = frame.get::<C::In>(step.value.index);
-            let keep = step.keep.map_or(&[][..], |keep| frame.get::<u8>(keep.index));
-            let (sv, sk) = (usize::from(value.len() > 1), usize::from(keep.len() > 1));
-            for lane in 0..frame.n {
-                let kept = keep.is_empty() || keep[lane * sk] != 0;
-                out[start + lane] = if kept { C::first(value[lane * sv]) } else { C::identity() };
-            }
-        })?;
-        if !self.forward {
-            out[..(to - from) as usize].reverse();
-        }
-        Ok(())
-    }
-
-    /// Of an output the number of the term whose inclusive value it is; −1 for none. `count` terms in all.
-    fn term_of(&self, count: i64, first: i64, output: i64) -> i64 {
-        let excluded = i64::from(!self.inclusive);
-        let at = self.lo + output;
-        let term = if self.forward { at - first - excluded } else { first + count - 1 - at - excluded };
-        term.clamp(-1, count - 1)
-    }
-
-    /// The first value of the scan's variable in this row.
-    fn first(&self, count: i64) -> i64 {
-        let excluded = i64::from(!self.inclusive);
-        if self.forward { self.lo + self.extent - excluded - count } else { self.lo + excluded }
-    }
-
-    fn run<C: Combine>(&self, machine: &Machine, data: &mut Data) -> Result<(), Failure> {
-        let rows: i64 = self.rows.iter().product();
-        let Some(out) = C::Acc::slice_mut(data) else { return Ok(()) };
-        if rows == 0 || self.extent == 0 {
-            return Ok(());
-        }
-        let extent = self.extent as usize;
-        let work = rows.saturating_mul(self.extent);
-        let apart = machine.threads > 1 && work > 1 << 15;
-        if apart && rows >= machine.threads as i64 * 2 {
-            let each = (rows / (machine.threads as i64 * 8)).max(1) as usize;
-            let results: Vec<Result<(), Failure>> = out
-                .par_chunks_mut(extent * each)
-                .enumerate()
-                .map(|(number, part)| {
-                    let mut frame = frame(self.step, machine);
-                    for (row, out) in part.chunks_mut(extent).enumerate() {
-                        self.row::<C>(machine, &mut frame, (number * each + row) as i64, out, false)?;
-                    }
-                    Ok(())
-                })
-                .collect();
-            return results.into_iter().collect();
-        }
-        let mut frame = frame(self.step, machine);
-        for (row, out) in out.chunks_mut(extent).enumerate() {
-            self.row::<C>(machine, &mut frame, row as i64, out, apart)?;
-        }
-        Ok(())
-    }
-
-    fn row<C: Combine>(&self, machine: &Machine, frame: &mut Frame, row: i64, out: &mut [C::Acc], apart: bool) -> Result<(), Failure> {
-        const BLOCK: i64 = 4096;
-        let count = self.enter(machine, frame, row)?;
-        let blocks = (count + BLOCK - 1) / BLOCK;
-        let first = self.first(count);
-        // What stands before each block.
-        let total = |frame: &mut Frame, b: i64| -> Result<C::Acc, Failure> {
-            let (from, to) = (b * BLOCK, count.min((b + 1) * BLOCK));
-            let mut values = vec![C::identity(); (to - from) as usize];
-            self.block::<C>(machine, frame, count, from, to, &mut values)?;
-            Ok(scan::total::<C>(&mut values))
-        };
-        let mut totals: Vec<C::Acc> = Vec::new();
-        if blocks > 1 {
-            totals = if apart {
-                let each = (blocks / (machine.threads as i64 * 4)).max(1);
-                let shared = &*frame;
-                let parts: Vec<Result<Vec<C::Acc>, Failure>> = (0..(blocks + each - 1) / each)
-                    .into_par_iter()
-                    .map(|part| {
-                        let mut frame = shared.clone();
-                        (part * each..blocks.min((part + 1) * each)).map(|b| total(&mut frame, b)).collect()
-                    })
-                    .collect();
-                let mut totals = Vec::new();
-                for part in parts {
-                    totals.extend(part?);
-                }
-                totals
-            } else {
-                (0..blocks).map(|b| total(frame, b)).collect::<Result<_, _>>()?
-            };
-            scan::inclusive::<C>(&mut totals);
-        }
-        // Blocks of outputs; each needs one block of terms, or two.
-        let fill = |frame: &mut Frame, from: i64, out: &mut [C::Acc]| -> Result<(), Failure> {
-            let mut values = vec![C::identity(); BLOCK as usize];
-            let mut held = -1;
-            let n = out.len() as i64;
-            // In ascending order of terms.
-            for k in 0..n {
-                let output = from + if self.forward { k } else { n - 1 - k };
-                let term = self.term_of(count, first, output);
-                let value = if term < 0 {
-                    C::identity()
-                } else {
-                    let b = term / BLOCK;
-                    if held != b {
-                        let (start, end) = (b * BLOCK, count.min((b + 1) * BLOCK));
-                        let values = &mut values[..(end - start) as usize];
-                        self.block::<C>(machine, frame, count, start, end, values)?;
-                        let p = if b == 0 { C::identity() } else { totals[b as usize - 1] };
-                        scan::apply::<C>(values, p);
-                        held = b;
-                    }
-                    values[(term - b * BLOCK) as usize]
-                };
-                out[(output - from) as usize] = value;
-            }
-            Ok(())
-        };
-        if !apart {
-            return fill(frame, 0, out);
-        }
-        let each = ((out.len() as i64 / (machine.threads as i64 * 4)) / BLOCK).max(1) * BLOCK;
-        let shared = &*frame;
-        let results: Vec<Result<(), Failure>> = out
-            .par_chunks_mut(each as usize)
-            .enumerate()
-            .map(|(number, part)| fill(&mut shared.clone(), number as i64 * each, part))
-            .collect();
-        results.into_iter().collect()
-    }
-
-    fn run_arg<T: Tag, const GREATEST: bool>(&self, machine: &Machine, data: &mut Data) -> Result<(), Failure> {
-        let Some(out) = i64::slice_mut(data) else { return Ok(()) };
-        if self.extent == 0 {
-            return Ok(());
-        }
-        let mut frame = frame(self.step, machine);
-        for (row, out) in out.chunks_mut(self.extent as usize).enumerate() {
-            let count = self.enter(machine, &mut frame, row as i64)?;
-            let first = self.first(count);
-            let mut terms: Vec<(bool, T::E)> = Vec::with_capacity(count.max(0) as usize);
-            let step = self.step;
-            self.terms(machine, &mut frame, 0, count, &mut |frame, _| {
-                let value = frame.get::<T::E>(step.value.index);
-                let keep = step.keep.map_or(&[][..], |keep| frame.get::<u8>(keep.index));
-                let (sv, sk) = (usize::from(value.len() > 1), usize::from(keep.len() > 1));
-                for lane in 0..frame.n {
-                    terms.push((keep.is_empty() || keep[lane * sk] != 0, value[lane * sv]));
-                }
-            })?;
-            // The best term up to each, in the scan's direction; where values tie, the smallest index.
-            let mut best = Vec::with_capacity(terms.len());
-            let mut found: (i64, T::E) = (-1, T::LEAST);
-            for k in 0..count {
-                let at = if self.forward { k } else { count - 1 - k };
-                let (kept, value) = terms[at as usize];
-                let wins = if self.forward {
-                    reduce::better::<T, GREATEST>(found.0, found.1, value)
-                } else {
-                    !reduce::better::<T, GREATEST>(0, value, found.1) || found.0 < 0
-                };
-                if kept && wins {
-                    found = (at, value);
-                }
-                best.push(found.0);
-            }
-            for (output, out) in out.iter_mut().enumerate() {
-                let term = self.term_of(count, first, output as i64);
-                let at = if term < 0 { -1 } else { best[term as usize] };
-                *out = if at < 0 { -1 } else { first + at };
-            }
-        }
-        Ok(())
     }
 }

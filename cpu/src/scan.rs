@@ -1,83 +1,147 @@
-//! Scans, in the order of `docs/numerics.md`.
+//! Scans, in the order of `docs/language.md`.
+
+use pulp::NullaryFnOnce;
 
 use crate::reduce::Combine;
 
 const QUAD: usize = 4;
-const ROW: usize = 128;
-const BLOCK: usize = 4096;
+const LINES: usize = 32;
+const ROW: usize = QUAD * LINES;
+/// Terms of a block.
+pub const BLOCK: usize = ROW * LINES;
 
 /// `k[l] = k[l − d] ⊕ k[l]` for d = 1, 2, 4, 8, 16.
-fn kogge_stone<C: Combine>(k: &mut [C::Acc; 32]) {
+#[inline(always)]
+fn kogge_stone<C: Combine>(k: &mut [C::Acc; LINES]) {
     for d in [1, 2, 4, 8, 16] {
-        for l in (d..32).rev() {
-            k[l] = C::combine(k[l - d], k[l]);
+        let before = *k;
+        for l in d..LINES {
+            k[l] = C::combine(before[l - d], before[l]);
         }
     }
 }
 
-/// Scans up to 4,096 values in place: each becomes `R ⊕ w` of its own, with the two kept apart in `before` and `values`.
-/// Gives the block's total.
-fn block<C: Combine>(values: &mut [C::Acc], before: &mut [C::Acc; 32]) -> C::Acc {
-    let mut rows = [C::identity(); 32];
-    for (row, total) in values.chunks_mut(ROW).zip(&mut rows) {
-        let mut k = [C::identity(); 32];
-        for (quad, k) in row.chunks_mut(QUAD).zip(&mut k) {
-            for s in 1..quad.len() {
-                quad[s] = C::combine(quad[s - 1], quad[s]);
+/// What stands before each line: the identity, then the values of the lines before.
+#[inline(always)]
+fn shifted<C: Combine>(k: &[C::Acc; LINES]) -> [C::Acc; LINES] {
+    let mut e = [C::identity(); LINES];
+    e[1..].copy_from_slice(&k[..LINES - 1]);
+    e
+}
+
+/// Scans a row to `w`; gives its total. Missing terms count as the identity.
+#[inline(always)]
+fn row<C: Combine>(terms: &mut [C::Acc; ROW]) -> C::Acc {
+    let mut s = [[C::identity(); LINES]; QUAD];
+    for l in 0..LINES {
+        for q in 0..QUAD {
+            s[q][l] = terms[l * QUAD + q];
+        }
+    }
+    for q in 1..QUAD {
+        for l in 0..LINES {
+            s[q][l] = C::combine(s[q - 1][l], s[q][l]);
+        }
+    }
+    let mut k = s[QUAD - 1];
+    kogge_stone::<C>(&mut k);
+    let e = shifted::<C>(&k);
+    for l in 0..LINES {
+        for q in 0..QUAD {
+            terms[l * QUAD + q] = C::combine(e[l], s[q][l]);
+        }
+    }
+    k[LINES - 1]
+}
+
+/// Scans up to 4,096 terms in place, with `p` before them; gives their own total.
+pub struct Block<'a, C: Combine> {
+    pub terms: &'a mut [C::Acc],
+    pub p: C::Acc,
+}
+impl<C: Combine> NullaryFnOnce for Block<'_, C> {
+    type Output = C::Acc;
+    #[inline(always)]
+    fn call(self) -> C::Acc {
+        let mut totals = [C::identity(); LINES];
+        for (part, total) in self.terms.chunks_mut(ROW).zip(&mut totals) {
+            let mut terms = [C::identity(); ROW];
+            terms[..part.len()].copy_from_slice(part);
+            *total = row::<C>(&mut terms);
+            part.copy_from_slice(&terms[..part.len()]);
+        }
+        kogge_stone::<C>(&mut totals);
+        let before = shifted::<C>(&totals);
+        for (part, &r) in self.terms.chunks_mut(ROW).zip(&before) {
+            let front = C::combine(self.p, r);
+            for value in part {
+                *value = C::combine(front, *value);
             }
-            *k = quad[quad.len() - 1];
-            // A quad that ends early goes on with identities.
-            for _ in quad.len()..QUAD {
-                *k = C::combine(*k, C::identity());
+        }
+        totals[LINES - 1]
+    }
+}
+
+/// A Kogge–Stone scan of values that come one after the other.
+struct Lines<C: Combine> {
+    stages: [[C::Acc; LINES]; 6],
+    next: usize,
+}
+impl<C: Combine> Lines<C> {
+    fn new() -> Self {
+        Lines { stages: [[C::identity(); LINES]; 6], next: 0 }
+    }
+    /// What stands before the next value.
+    fn before(&self) -> C::Acc {
+        if self.next == 0 { C::identity() } else { self.stages[5][self.next - 1] }
+    }
+    /// Takes in a value; gives the total when all lines are there, and starts anew.
+    fn push(&mut self, value: C::Acc) -> Option<C::Acc> {
+        let l = self.next;
+        self.stages[0][l] = value;
+        for (stage, d) in [1, 2, 4, 8, 16].into_iter().enumerate() {
+            let own = self.stages[stage][l];
+            self.stages[stage + 1][l] = if l >= d { C::combine(self.stages[stage][l - d], own) } else { own };
+        }
+        self.next = (l + 1) % LINES;
+        (self.next == 0).then_some(self.stages[5][l])
+    }
+}
+
+/// The scan of terms that come one after the other.
+pub struct Online<C: Combine> {
+    quad: C::Acc,
+    inside: usize,
+    quads: Lines<C>,
+    rows: Lines<C>,
+    p: C::Acc,
+    blocks: Option<Box<Online<C>>>,
+}
+impl<C: Combine> Online<C> {
+    pub fn new() -> Self {
+        let none = C::identity();
+        Online { quad: none, inside: 0, quads: Lines::new(), rows: Lines::new(), p: none, blocks: None }
+    }
+    /// Takes in a term; gives its inclusive value.
+    pub fn push(&mut self, term: C::Acc) -> C::Acc {
+        let s = if self.inside == 0 { term } else { C::combine(self.quad, term) };
+        let w = C::combine(self.quads.before(), s);
+        let value = C::combine(C::combine(self.p, self.rows.before()), w);
+        self.quad = s;
+        self.inside = (self.inside + 1) % QUAD;
+        if self.inside == 0 {
+            if let Some(row) = self.quads.push(s) {
+                if let Some(block) = self.rows.push(row) {
+                    self.p = self.blocks.get_or_insert_with(|| Box::new(Online::new())).push(block);
+                }
             }
         }
-        kogge_stone::<C>(&mut k);
-        for (l, quad) in row.chunks_mut(QUAD).enumerate() {
-            let e = if l == 0 { C::identity() } else { k[l - 1] };
-            for value in quad {
-                *value = C::combine(e, *value);
-            }
-        }
-        *total = k[31];
-    }
-    kogge_stone::<C>(&mut rows);
-    before[0] = C::identity();
-    before[1..].copy_from_slice(&rows[..31]);
-    rows[31]
-}
-
-/// Scans a block in place, with `p` before it.
-pub fn apply<C: Combine>(values: &mut [C::Acc], p: C::Acc) {
-    let mut before = [C::identity(); 32];
-    block::<C>(values, &mut before);
-    for (row, &r) in values.chunks_mut(ROW).zip(&before) {
-        let front = C::combine(p, r);
-        for value in row {
-            *value = C::combine(front, *value);
-        }
+        value
     }
 }
 
-/// A block's total; what `values` hold afterwards is of no use.
-pub fn total<C: Combine>(values: &mut [C::Acc]) -> C::Acc {
-    block::<C>(values, &mut [C::identity(); 32])
-}
-
-/// Scans values in place.
-pub fn inclusive<C: Combine>(values: &mut [C::Acc]) {
-    let mut totals: Vec<C::Acc> = Vec::with_capacity(values.len().div_ceil(BLOCK));
-    let mut scratch = vec![C::identity(); BLOCK];
-    for block in values.chunks(BLOCK) {
-        let scratch = &mut scratch[..block.len()];
-        scratch.copy_from_slice(block);
-        totals.push(total::<C>(scratch));
-    }
-    if totals.len() > 1 {
-        inclusive::<C>(&mut totals);
-    }
-    let mut p = C::identity();
-    for (block, &total) in values.chunks_mut(BLOCK).zip(&totals) {
-        apply::<C>(block, p);
-        p = total;
-    }
+/// The last value of the scan of some terms; the identity if there are none.
+pub fn last<C: Combine>(terms: &[C::Acc]) -> C::Acc {
+    let mut online = Online::<C>::new();
+    terms.iter().fold(C::identity(), |_, &term| online.push(term))
 }

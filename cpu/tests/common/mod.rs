@@ -11,7 +11,8 @@ use gpukc_dsl::types::Type;
 pub fn program(text: &str) -> Program {
     let source = Source::new("test.gk", text);
     let checked = gpukc_dsl::check(&source);
-    checked.program.unwrap_or_else(|| panic!("{text}\n{:#?}", checked.problems))
+    let problems: Vec<&str> = checked.problems.iter().map(|problem| problem.message.as_str()).collect();
+    checked.program.unwrap_or_else(|| panic!("{text}\n{problems:#?}"))
 }
 
 /// What a test gives.
