@@ -30,6 +30,8 @@ fn shifted<C: Combine>(k: &[C::Acc; LINES]) -> [C::Acc; LINES] {
 }
 
 /// Scans a row to `w`; gives its total. Missing terms count as the identity.
+// Two tables and their transposition: indices say it better than iterators.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn row<C: Combine>(terms: &mut [C::Acc; ROW]) -> C::Acc {
     let mut s = [[C::identity(); LINES]; QUAD];
