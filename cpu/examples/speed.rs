@@ -1,6 +1,8 @@
 //! Speed against plain scalar loops, on one thread: `cargo run --release -p gpukc-cpu --example speed [name]`.
 //!
 //! The loops stand in for a C++ compiler's scalar code; LLVM may vectorise some of them, which only raises the bar.
+// Arguments are written as a user would write them, and constants as in the gk text.
+#![allow(clippy::cloned_ref_to_slice_refs, clippy::approx_constant)]
 
 use std::hint::black_box;
 use std::time::Instant;

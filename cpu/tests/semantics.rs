@@ -1,6 +1,8 @@
 //! What operators, rules and statements mean, against plain code.
 mod common;
 use common::*;
+// Oracles are transcriptions: indices and literals as in what they transcribe.
+#![allow(clippy::needless_range_loop, clippy::excessive_precision)]
 
 use gpukc_cpu::half::*;
 use gpukc_cpu::{RunError, Tensor};
