@@ -1,8 +1,9 @@
 //! What operators, rules and statements mean, against plain code.
-mod common;
-use common::*;
 // Oracles are transcriptions: indices and literals as in what they transcribe.
 #![allow(clippy::needless_range_loop, clippy::excessive_precision)]
+
+mod common;
+use common::*;
 
 use gpukc_cpu::half::*;
 use gpukc_cpu::{RunError, Tensor};
