@@ -991,6 +991,14 @@ impl<'a> Builder<'a> {
             }
             None => (self.operand(Text::Kernel, reduce.body)?, None),
         };
+        // Comparisons of narrow values happen in wider ones.
+        let selects = matches!(reduce.reducer, Reducer::Min | Reducer::Max | Reducer::Argmin | Reducer::Argmax);
+        let wide = match body_ty.widened() {
+            Type::Bool => Type::I32,
+            wide => wide,
+        };
+        let term_ty = if selects { wide } else { body_ty };
+        let a = if term_ty != body_ty { self.op1(ops::cast(body_ty, term_ty), Store::of(term_ty), a) } else { a };
         self.guards = saved_guards;
         let body = self.scopes.pop().map(|scope| scope.instrs).unwrap_or_default();
         let lanes = if row { std::mem::replace(&mut self.lanes, saved_lanes) } else { None };
@@ -1007,8 +1015,9 @@ impl<'a> Builder<'a> {
             Order::Scan(scan) => OrderCode::Scan { forward: scan.direction == Direction::Forward },
             _ => OrderCode::Canonical,
         };
-        let dst = self.register(Store::of(ty), !row, depth);
-        let run = reduce::function(reduce.reducer, body_ty, b.is_some(), row)?;
+        let found_ty = if term_ty != body_ty && ty == body_ty { term_ty } else { ty };
+        let dst = self.register(Store::of(found_ty), !row, depth);
+        let run = reduce::function(reduce.reducer, term_ty, b.is_some(), row)?;
         self.scopes[depth].instrs.push(Instr::Reduce(Box::new(ReduceCode {
             run,
             row,
@@ -1025,7 +1034,20 @@ impl<'a> Builder<'a> {
             order,
             least: least_index,
         })));
-        Ok(dst)
+        if found_ty == ty {
+            return Ok(dst);
+        }
+        // No terms give the narrow type's own limit.
+        let mut found = dst;
+        if !ty.is_float() {
+            let (lo, hi) = ty.integer_range();
+            let [lo, hi] = [lo, hi].map(|limit| scalar_bits(found_ty, Literal::Int(limit)));
+            let (lo, hi) = (self.constant(dst.store, lo), self.constant(dst.store, hi));
+            if let BuiltinFn::Three(clamp) = ops::builtin(Builtin::Clamp, found_ty)? {
+                found = self.op3(clamp, dst.store, dst, lo, hi);
+            }
+        }
+        Ok(self.op1(ops::cast(found_ty, ty), Store::of(ty), found))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Registers: a column of lanes each, or one value where all lanes agree.
 
-use crate::tensor::{Element, Store};
+use crate::tensor::{Data, Element, Store};
 
 /// A register: its storage and its number among those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,5 +96,18 @@ impl Frame {
     #[inline(always)]
     pub fn first<T: Lane>(&self, index: u32) -> T {
         T::pool(self)[index as usize][0]
+    }
+    /// Fills a register's lanes with elements from `start` on.
+    pub fn load<T: Lane>(&mut self, index: u32, data: &Data, start: usize) {
+        let n = self.n;
+        if let Some(data) = T::slice(data) {
+            T::pool_mut(self)[index as usize][..n].copy_from_slice(&data[start..start + n]);
+        }
+    }
+    /// Stores a register's lanes as elements from `start` on.
+    pub fn unload<T: Lane>(&self, index: u32, data: &mut Data, start: usize) {
+        if let Some(data) = T::slice_mut(data) {
+            data[start..start + self.n].copy_from_slice(&T::pool(self)[index as usize][..self.n]);
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::code::{Len, OrderCode, ReduceCode, ReduceFn};
 use crate::exec::{Failure, Machine, fill_flat, fill_index, run};
 use crate::frame::{Frame, Lane};
 use crate::ops::{self, Number, Tag, Unsupported};
-use crate::{par, with_tag};
+use crate::par;
 
 /// Terms of a block.
 const BLOCK: i64 = 4096;
@@ -894,6 +894,11 @@ pub fn function(reducer: Reducer, ty: Type, fused: bool, along: bool) -> Result<
             if along { row_exact::<$c> as ReduceFn } else { lanes_exact::<$c> }
         };
     }
+    macro_rules! arg {
+        ($t:ty, $greatest:literal) => {
+            if along { arg_row::<$t, $greatest> as ReduceFn } else { arg_lanes::<$t, $greatest> }
+        };
+    }
     macro_rules! float_sum {
         ($t:ty) => {
             match (fused, along) {
@@ -919,17 +924,33 @@ pub fn function(reducer: Reducer, ty: Type, fused: bool, along: bool) -> Result<
         (Reducer::Prod, Type::U32) => pick!(Prod<ops::U32>),
         (Reducer::Prod, Type::I64) => pick!(Prod<ops::I64>),
         (Reducer::Prod, Type::U64) => pick!(Prod<ops::U64>),
-        (Reducer::Min, ty) => with_tag!(ty, T => pick!(Least<T>)),
-        (Reducer::Max, ty) => with_tag!(ty, T => pick!(Greatest<T>)),
+        (Reducer::Min, Type::I32) => pick!(Least<ops::I32>),
+        (Reducer::Min, Type::I64) => pick!(Least<ops::I64>),
+        (Reducer::Min, Type::U32) => pick!(Least<ops::U32>),
+        (Reducer::Min, Type::U64) => pick!(Least<ops::U64>),
+        (Reducer::Min, Type::F32) => pick!(Least<ops::F32>),
+        (Reducer::Min, Type::F64) => pick!(Least<ops::F64>),
+        (Reducer::Max, Type::I32) => pick!(Greatest<ops::I32>),
+        (Reducer::Max, Type::I64) => pick!(Greatest<ops::I64>),
+        (Reducer::Max, Type::U32) => pick!(Greatest<ops::U32>),
+        (Reducer::Max, Type::U64) => pick!(Greatest<ops::U64>),
+        (Reducer::Max, Type::F32) => pick!(Greatest<ops::F32>),
+        (Reducer::Max, Type::F64) => pick!(Greatest<ops::F64>),
         (Reducer::Any, Type::Bool) => pick!(Any<ops::Bool>),
         (Reducer::All, Type::Bool) => pick!(All<ops::Bool>),
         (Reducer::Count, Type::Bool) => pick!(Count<ops::Bool>),
-        (Reducer::Argmin, ty) => {
-            with_tag!(ty, T => if along { arg_row::<T, false> as ReduceFn } else { arg_lanes::<T, false> })
-        }
-        (Reducer::Argmax, ty) => {
-            with_tag!(ty, T => if along { arg_row::<T, true> as ReduceFn } else { arg_lanes::<T, true> })
-        }
+        (Reducer::Argmin, Type::I32) => arg!(ops::I32, false),
+        (Reducer::Argmin, Type::I64) => arg!(ops::I64, false),
+        (Reducer::Argmin, Type::U32) => arg!(ops::U32, false),
+        (Reducer::Argmin, Type::U64) => arg!(ops::U64, false),
+        (Reducer::Argmin, Type::F32) => arg!(ops::F32, false),
+        (Reducer::Argmin, Type::F64) => arg!(ops::F64, false),
+        (Reducer::Argmax, Type::I32) => arg!(ops::I32, true),
+        (Reducer::Argmax, Type::I64) => arg!(ops::I64, true),
+        (Reducer::Argmax, Type::U32) => arg!(ops::U32, true),
+        (Reducer::Argmax, Type::U64) => arg!(ops::U64, true),
+        (Reducer::Argmax, Type::F32) => arg!(ops::F32, true),
+        (Reducer::Argmax, Type::F64) => arg!(ops::F64, true),
         (reducer, ty) => return Err(Unsupported(format!("{reducer} of {ty}"))),
     })
 }

@@ -8,16 +8,16 @@ use gpukc_dsl::call::Bindings;
 use gpukc_dsl::program::*;
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::{AccumulateOp, Reducer, Type};
-use pulp::NullaryFnOnce;
 
 use crate::build::{self, Bound, Context, Replaced, Run, Target, Value};
 use crate::code::Step;
 use crate::exec::{Failure, Machine};
-use crate::ops::{self, Number, Op1, Tag, Unsupported, with_store};
+use crate::frame::{Frame, Layout};
+use crate::ops::{self, Number, Tag, Unsupported, with_store};
 use crate::points::{constant, define_monotone, is_monotone, scatter, scatter_apart};
 use crate::sweep::Sweep;
 use crate::tensor::{Data, Element, Store, Tensor};
-use crate::{cost, plan, reduce, with_tag};
+use crate::{cost, plan, reduce};
 
 /// What is given for a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -313,21 +313,26 @@ impl<'a> Runner<'a> {
         if let Slot::Wide(_) = self.slots[array] {
             let ty = self.elements[array];
             if let Slot::Wide(wide) = std::mem::replace(&mut self.slots[array], Slot::Empty) {
-                let data = if ty.is_storage() { self.convert(array, wide, ty.widened(), ty)? } else { wide };
+                let data = if ty.is_storage() { self.convert(array, &wide, ty.widened(), ty)? } else { wide };
                 self.slots[array] = Slot::Owned(data);
             }
         }
         Ok(())
     }
 
-    fn convert(&self, array: usize, data: Data, from: Type, to: Type) -> Result<Data, Stop> {
+    fn convert(&self, array: usize, data: &Data, from: Type, to: Type) -> Result<Data, Stop> {
+        const TOGETHER: usize = 1024;
         let mut out = self.zeros(array, to)?;
-        let arch = pulp::Arch::new();
-        with_tag!(from, A => with_tag!(to, B => {
-            if let (Some(data), Some(out)) = (<A as Tag>::E::slice(&data), <B as Tag>::E::slice_mut(&mut out)) {
-                arch.dispatch(Convert::<A, B>(data, out));
-            }
-        }));
+        let mut layout = Layout::default();
+        let (a, b) = (layout.add(Store::of(from), true), layout.add(Store::of(to), true));
+        let mut frame = Frame::new(&layout, 0, TOGETHER);
+        let cast = ops::cast(from, to);
+        for start in (0..data.len()).step_by(TOGETHER) {
+            frame.n = TOGETHER.min(data.len() - start);
+            with_store!(a.store, T => frame.load::<T>(a.index, data, start));
+            cast(&mut frame, b.index, a.index);
+            with_store!(b.store, T => frame.unload::<T>(b.index, &mut out, start));
+        }
         Ok(out)
     }
 
@@ -425,7 +430,7 @@ impl<'a> Runner<'a> {
                     Slot::Wide(data) if !from_identity => data,
                     Slot::Owned(data) if !from_identity => {
                         let ty = self.elements[array];
-                        if ty.is_storage() { self.convert(array, data, ty, ty.widened())? } else { data }
+                        if ty.is_storage() { self.convert(array, &data, ty, ty.widened())? } else { data }
                     }
                     _ => {
                         let mut data = self.zeros(array, want)?;
@@ -585,11 +590,11 @@ impl<'a> Runner<'a> {
     }
 
     /// Computes a scan into an array of its own, along its variable; false if it can't be done before the statement.
-    fn extract_scan(&mut self, statement: &Statement, found: &plan::Found, reduce: &Reduce, scan: &Scan) -> Result<bool, Stop> {
+    fn extract_scan(&mut self, statement: &Statement, place: &plan::Found, reduce: &Reduce, scan: &Scan) -> Result<bool, Stop> {
         let kernel = self.kernel;
         let context = self.context();
         let [ranged] = reduce.variables[..] else { return Ok(false) };
-        if found.guarded && plan::may_fail(context, found.expr) {
+        if place.guarded && plan::may_fail(context, place.expr) {
             return Ok(false);
         }
         let constant = |variable: &VariableId| {
@@ -616,7 +621,7 @@ impl<'a> Runner<'a> {
         let order = |variable: &VariableId| statement.variables.iter().position(|v| v.variable == *variable);
         free.sort_by_key(|variable| order(variable).unwrap_or(usize::MAX));
         let Some(mut variables) = free.iter().map(constant).collect::<Option<Vec<Run>>>() else { return Ok(false) };
-        if !found.around.is_empty() && plan::may_fail(context, found.expr) {
+        if !place.around.is_empty() && plan::may_fail(context, place.expr) {
             return Ok(false);
         }
         let rows = variables.clone();
@@ -629,13 +634,22 @@ impl<'a> Runner<'a> {
         };
         let mut all = rows.clone();
         all.push(run);
-        let ty = kernel.exprs[found.expr].ty;
+        let ty = kernel.exprs[place.expr].ty;
         let term = kernel.exprs[reduce.body].ty;
-        let value = Value { filter: reduce.filter, expr: reduce.body, want: term };
+        // Comparisons happen in the widest type.
+        let selects = matches!(reduce.reducer, Reducer::Min | Reducer::Max | Reducer::Argmin | Reducer::Argmax);
+        let wide = match term {
+            Type::U64 => Type::U64,
+            term if term.is_float() => Type::F64,
+            _ => Type::I64,
+        };
+        let want = if selects { wide } else { term };
+        let value = Value { filter: reduce.filter, expr: reduce.body, want };
         let step = build::statement(context, &all, Target::Next, value, 1, true)?;
         variables.push(along);
         let array = self.hidden(ty, &variables);
-        let mut data = self.zeros(array, ty)?;
+        let found = if selects && ty == term { want } else { ty };
+        let mut data = self.zeros(array, found)?;
         let arrays = self.data();
         let machine = Machine { arrays: &arrays, width: self.width, threads: self.threads };
         let scan = Sweep {
@@ -646,55 +660,51 @@ impl<'a> Runner<'a> {
             forward,
             inclusive: scan.inclusive,
         };
-        let (reducer, unsupported) = (reduce.reducer, || Stop::Unsupported(format!("a scan {} of {term}", reduce.reducer)));
         macro_rules! scanned {
             ($c:ty) => {
                 scan.run::<$c>(&machine, &mut data)?
             };
         }
-        macro_rules! number {
-            ($c:ident) => {
-                match term {
-                    Type::I32 => scanned!(reduce::$c<ops::I32>),
-                    Type::I64 => scanned!(reduce::$c<ops::I64>),
-                    Type::U32 => scanned!(reduce::$c<ops::U32>),
-                    Type::U64 => scanned!(reduce::$c<ops::U64>),
-                    Type::F32 => scanned!(reduce::$c<ops::F32>),
-                    Type::F64 => scanned!(reduce::$c<ops::F64>),
-                    _ => return Err(unsupported()),
-                }
-            };
-        }
-        match reducer {
-            Reducer::Sum => number!(Sum),
-            Reducer::Prod => number!(Prod),
-            Reducer::Min => with_tag!(term, T => scanned!(reduce::Least<T>)),
-            Reducer::Max => with_tag!(term, T => scanned!(reduce::Greatest<T>)),
-            Reducer::Any => scanned!(reduce::Any<ops::Bool>),
-            Reducer::All => scanned!(reduce::All<ops::Bool>),
-            Reducer::Count => scanned!(reduce::Count<ops::Bool>),
-            Reducer::Argmin => with_tag!(term, T => scan.run_arg::<T, false>(&machine, &mut data)?),
-            Reducer::Argmax => with_tag!(term, T => scan.run_arg::<T, true>(&machine, &mut data)?),
-            Reducer::Mean => return Err(unsupported()),
+        match (reduce.reducer, want) {
+            (Reducer::Sum, Type::I64) => scanned!(reduce::Sum<ops::I64>),
+            (Reducer::Sum, Type::U64) => scanned!(reduce::Sum<ops::U64>),
+            (Reducer::Sum, Type::F32) => scanned!(reduce::Sum<ops::F32>),
+            (Reducer::Sum, Type::F64) => scanned!(reduce::Sum<ops::F64>),
+            (Reducer::Prod, Type::I64) => scanned!(reduce::Prod<ops::I64>),
+            (Reducer::Prod, Type::U64) => scanned!(reduce::Prod<ops::U64>),
+            (Reducer::Prod, Type::F32) => scanned!(reduce::Prod<ops::F32>),
+            (Reducer::Prod, Type::F64) => scanned!(reduce::Prod<ops::F64>),
+            (Reducer::Min, Type::I64) => scanned!(reduce::Least<ops::I64>),
+            (Reducer::Min, Type::U64) => scanned!(reduce::Least<ops::U64>),
+            (Reducer::Min, Type::F64) => scanned!(reduce::Least<ops::F64>),
+            (Reducer::Max, Type::I64) => scanned!(reduce::Greatest<ops::I64>),
+            (Reducer::Max, Type::U64) => scanned!(reduce::Greatest<ops::U64>),
+            (Reducer::Max, Type::F64) => scanned!(reduce::Greatest<ops::F64>),
+            (Reducer::Any, Type::Bool) => scanned!(reduce::Any<ops::Bool>),
+            (Reducer::All, Type::Bool) => scanned!(reduce::All<ops::Bool>),
+            (Reducer::Count, Type::Bool) => scanned!(reduce::Count<ops::Bool>),
+            (Reducer::Argmin, Type::I64) => scan.run_arg::<ops::I64, false>(&machine, &mut data)?,
+            (Reducer::Argmin, Type::U64) => scan.run_arg::<ops::U64, false>(&machine, &mut data)?,
+            (Reducer::Argmin, Type::F64) => scan.run_arg::<ops::F64, false>(&machine, &mut data)?,
+            (Reducer::Argmax, Type::I64) => scan.run_arg::<ops::I64, true>(&machine, &mut data)?,
+            (Reducer::Argmax, Type::U64) => scan.run_arg::<ops::U64, true>(&machine, &mut data)?,
+            (Reducer::Argmax, Type::F64) => scan.run_arg::<ops::F64, true>(&machine, &mut data)?,
+            (reducer, _) => return Err(Stop::Unsupported(format!("a scan {reducer} of {term}"))),
         }
         drop(arrays);
-        self.slots[array] = Slot::Owned(data);
-        self.replaced.insert(found.expr, (array, variables.iter().map(|run| run.variable).collect()));
-        Ok(true)
-    }
-}
-
-struct Convert<'a, A: Tag, B: Tag>(&'a [A::E], &'a mut [B::E]);
-impl<A: Tag, B: Tag> NullaryFnOnce for Convert<'_, A, B>
-where
-    ops::Cast<A, B>: Op1<A::E, B::E>,
-{
-    type Output = ();
-    #[inline(always)]
-    fn call(self) {
-        for (out, &value) in self.1.iter_mut().zip(self.0) {
-            *out = ops::Cast::<A, B>::op(value);
+        if found != ty {
+            // No terms give the narrow type's own limit.
+            let (lo, hi) = ty.integer_range();
+            match &mut data {
+                Data::I64(values) => values.iter_mut().for_each(|v| *v = (*v).clamp(lo as i64, hi as i64)),
+                Data::U64(values) => values.iter_mut().for_each(|v| *v = (*v).min(hi as u64)),
+                _ => {}
+            }
+            data = self.convert(array, &data, found, ty)?;
         }
+        self.slots[array] = Slot::Owned(data);
+        self.replaced.insert(place.expr, (array, variables.iter().map(|run| run.variable).collect()));
+        Ok(true)
     }
 }
 
