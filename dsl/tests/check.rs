@@ -277,3 +277,11 @@ fn long_and_deep_expressions() {
         assert!(checked.program.is_some() || !checked.problems.is_empty());
     }
 }
+
+#[test]
+fn an_index_may_be_called_like_its_kernel() {
+    accepts("kernel q(x: f32[n]) -> f32 { sum[q] x[q] }");
+    accepts("kernel k(x: i64[m, n]) -> y: i64[m, n] { y[i, k] = sum[j in 0..=k] x[i, j]; }");
+    accepts("kernel exp(x: f32[n]) -> y: f32[n] { y[i] = exp(x[i]); }");
+    refuses("kernel k(x: f32[n]) -> y: f32[n] {\n    let p = k(x);\n    y[i] = p[i];\n}\n", 106, (1, 8), "");
+}

@@ -8,7 +8,7 @@ use crate::call::{Bindings, evaluate};
 use crate::diagnostic::Diagnostic;
 use crate::program::{FunctionId, Kernel, Literal, Program};
 use crate::source::{Source, Span};
-use crate::types::Type;
+use crate::types::{Builtin, Type};
 use std::collections::HashMap;
 
 /// A `const`; no value if it is in error.
@@ -102,7 +102,7 @@ impl Session<'_> {
 
     fn constants(&mut self, lists: &Lists) {
         let names: HashMap<&str, usize> = lists.constants.iter().enumerate().map(|(i, c)| (c.name.text.as_str(), i)).collect();
-        let edges: Vec<Vec<usize>> = lists.constants.iter().map(|constant| uses(&[&constant.value], &names)).collect();
+        let edges: Vec<Vec<usize>> = lists.constants.iter().map(|constant| uses(&[&constant.value], &names, By::Name)).collect();
         for constant in &lists.constants {
             let (name, span) = (constant.name.text.clone(), constant.name.span);
             self.items.constants.push(ConstantItem { name, span, value: None });
@@ -136,7 +136,7 @@ impl Session<'_> {
             .map(|function| {
                 let mut roots = Vec::new();
                 visit::block_children(&function.body, &mut roots);
-                uses(&roots, &names)
+                uses(&roots, &names, By::Call)
             })
             .collect();
         for index in self.order(&edges, |i| (&lists.functions[i].name, "function")) {
@@ -156,11 +156,17 @@ impl Session<'_> {
             self.problems.push(Diagnostic::error(codes::NOT_HERE, kernel.name.span, message, "a kernel"));
             return;
         }
-        let names: HashMap<&str, usize> = lists.kernels.iter().enumerate().map(|(i, k)| (k.name.text.as_str(), i)).collect();
+        // A function or a built-in of that name is what a call in an expression means.
+        let is_function = |name: &str| {
+            Builtin::from_name(name).is_some_and(|builtin| !builtin.is_internal())
+                || lists.functions.iter().any(|f| f.name.text == name)
+        };
+        let kernels = lists.kernels.iter().enumerate().map(|(i, kernel)| (kernel.name.text.as_str(), i));
+        let names: HashMap<&str, usize> = kernels.filter(|(name, _)| !is_function(name)).collect();
         let edges: Vec<Vec<usize>> = lists
             .kernels
             .iter()
-            .map(|kernel| uses(&kernel.statements.iter().flat_map(visit::statement_exprs).collect::<Vec<_>>(), &names))
+            .map(|kernel| uses(&kernel.statements.iter().flat_map(visit::statement_exprs).collect::<Vec<_>>(), &names, By::Call))
             .collect();
         for index in self.order(&edges, |i| (&lists.kernels[i].name, "kernel")) {
             let lower = Lower::new(&self.items, self.source, Place::Statement);
@@ -222,14 +228,21 @@ impl Session<'_> {
     }
 }
 
-/// Which of the named items expressions use.
-fn uses(roots: &[&ast::Expr], names: &HashMap<&str, usize>) -> Vec<usize> {
+/// How an item is used: by its name alone, or by a call.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Name,
+    Call,
+}
+
+/// Which of the named items expressions use. (An index may be called like a kernel: only a call uses one.)
+fn uses(roots: &[&ast::Expr], names: &HashMap<&str, usize>, by: By) -> Vec<usize> {
     let mut found = Vec::new();
     for root in roots {
         visit::each(root, |e| {
             let name = match &e.kind {
-                Ast::Name(name) => name,
-                Ast::Call { function, .. } => &function.text,
+                Ast::Name(name) if by == By::Name => name,
+                Ast::Call { function, .. } if by == By::Call => &function.text,
                 _ => return,
             };
             if let Some(&index) = names.get(name.as_str()) {
