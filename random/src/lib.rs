@@ -1,0 +1,21 @@
+//! Random gk programs, calls of them, and comparisons: what every device and every way to evaluate must agree on.
+//!
+//! ```text
+//! seed ─generate→ tree::Program ─print, check→ typed program ─draw→ calls ─compare→ equal bits, or a difference ─shrink→ a small one
+//! ```
+//!
+//! Programs are texts, so that the whole compiler sees them as users write them. Everything follows from the seed, on every machine.
+
+mod express;
+mod functions;
+mod generate;
+mod recipes;
+
+pub mod compare;
+pub mod draw;
+pub mod rng;
+pub mod shrink;
+pub mod tree;
+pub mod trial;
+
+pub use generate::generate;

@@ -1,0 +1,119 @@
+//! A program on trial: checked, called, evaluated in several ways, and compiled to the texts that a device is to run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gpukc_codegen::error::Error;
+use gpukc_codegen::facts::Facts;
+use gpukc_codegen::kernel::Kernel as Cuda;
+use gpukc_codegen::target::Target;
+use gpukc_dsl::diagnostic::Severity;
+use gpukc_dsl::program::{Kernel, Program};
+use gpukc_dsl::source::Source;
+
+use crate::compare::{self, Evaluated};
+use crate::draw::{self, Call, Wish};
+use crate::rng::Rng;
+use crate::tree;
+
+/// Why nothing, or nothing good, comes of a program.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// The checker refuses it: codes and messages.
+    Rejected(Vec<String>),
+    /// No call was found.
+    Uncalled,
+    /// Something of ours is wrong.
+    Fault(String),
+}
+
+/// A checked program with calls and the evaluator's results.
+pub struct Trial {
+    /// Its text.
+    pub text: String,
+    /// Checked.
+    pub program: Program,
+    /// Calls, and what they give.
+    pub calls: Vec<(Call, Evaluated)>,
+}
+
+/// A text for a device.
+pub struct Text {
+    /// Which: `general`, `call's`…
+    pub what: &'static str,
+    /// What its making knew.
+    pub facts: Facts,
+    /// CUDA and contract.
+    pub cuda: Cuda,
+}
+
+impl Trial {
+    /// The kernel on trial.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.program.kernels.last()
+    }
+
+    /// The texts of the plan space for a call; equal ones once. The number: how many were refused as known limits.
+    pub fn texts(&self, call: &Call, target: Target) -> Result<(Vec<Text>, usize), String> {
+        let Some(kernel) = self.kernel() else { return Ok((Vec::new(), 0)) };
+        texts(&self.program, kernel, call, target)
+    }
+}
+
+/// The texts of the plan space for a call; equal ones once, the alignment that they take aside.
+pub fn texts(program: &Program, kernel: &Kernel, call: &Call, target: Target) -> Result<(Vec<Text>, usize), String> {
+    let known = Facts::of_call(kernel, &call.bindings);
+    let variants = [
+        ("general", Facts::default()),
+        ("call's", known.clone()),
+        ("call's 64-bit", Facts { narrow: false, ..known.clone() }),
+        ("call's unaligned", Facts { aligned: false, ..known.clone() }),
+        ("general aligned", Facts { aligned: true, narrow: known.narrow, ..Facts::default() }),
+    ];
+    let mut texts: Vec<Text> = Vec::new();
+    let mut limits = 0;
+    for (what, facts) in variants {
+        let made = catch_unwind(AssertUnwindSafe(|| gpukc_codegen::compile(program, kernel, target, &facts)));
+        match made {
+            Err(_) => return Err(format!("codegen panics on the {what} text")),
+            Ok(Err(Error::Limit { .. })) => limits += 1,
+            Ok(Err(error)) => return Err(format!("the {what} text: {error}")),
+            Ok(Ok(cuda)) => {
+                let same = |text: &Text| {
+                    text.cuda.source == cuda.source && format!("{:?}", text.cuda.launches) == format!("{:?}", cuda.launches)
+                };
+                match texts.iter_mut().find(|text| same(text)) {
+                    // One text serves both; the harder use of it is tried.
+                    Some(text) => text.facts.aligned &= facts.aligned,
+                    None => texts.push(Text { what, facts, cuda }),
+                }
+            }
+        }
+    }
+    Ok((texts, limits))
+}
+
+/// Checks a program, draws calls of it, and compares the evaluator with itself.
+pub fn trial(tree: &tree::Program, seed: u64, wishes: &[Wish]) -> Result<Trial, Ended> {
+    let text = tree.to_string();
+    let source = Source::new("random.gk", text.clone());
+    let checked = catch_unwind(AssertUnwindSafe(|| gpukc_dsl::check(&source)));
+    let Ok(checked) = checked else { return Err(Ended::Fault("the checker panics".into())) };
+    let Some(program) = checked.program else {
+        let errors = checked.problems.iter().filter(|p| p.severity == Severity::Error);
+        let texts = errors.map(|p| format!("{}: {}", p.code, p.message)).collect();
+        return Err(Ended::Rejected(texts));
+    };
+    let mut trial = Trial { text, program, calls: Vec::new() };
+    let mut rng = Rng::new(seed ^ 0xca11);
+    for wish in wishes {
+        let Some(kernel) = trial.program.kernels.last() else { return Err(Ended::Uncalled) };
+        let Some(call) = draw::draw(kernel, &mut rng, *wish) else { continue };
+        let evaluated = catch_unwind(AssertUnwindSafe(|| compare::against_itself(&trial.program, kernel, &call)));
+        match evaluated {
+            Err(_) => return Err(Ended::Fault(format!("the evaluator panics: {}", call.text(kernel)))),
+            Ok(Err(error)) => return Err(Ended::Fault(format!("{error}: {}", call.text(kernel)))),
+            Ok(Ok(results)) => trial.calls.push((call, results)),
+        }
+    }
+    if trial.calls.is_empty() { Err(Ended::Uncalled) } else { Ok(trial) }
+}
