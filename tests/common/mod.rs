@@ -18,7 +18,7 @@ use gpukc::codegen::facts::Facts;
 use gpukc::codegen::target::Target;
 use gpukc::cpu::{Argument, Options, Tensor};
 use gpukc::dsl::call::{self, Bindings, CallArgument};
-use gpukc::dsl::program::{Kernel, Literal, Parameter, Program};
+use gpukc::dsl::program::{Array, Kernel, Literal, Parameter, Program};
 use gpukc::dsl::source::Source;
 use gpukc::dsl::types::Type;
 
@@ -138,7 +138,7 @@ pub fn on_cpu(program: &Program, kernel: &Kernel, bindings: &Bindings, arrays: &
 }
 
 impl Setting {
-    fn parse(text: &str) -> Setting {
+    pub fn parse(text: &str) -> Setting {
         let mut setting = Setting { text: text.to_owned(), ..Setting::default() };
         for part in text.split_whitespace() {
             if let Some((name, value)) = part.split_once('=') {
@@ -158,6 +158,11 @@ impl Setting {
 
     /// The call's dims, scalars and extents.
     pub fn bind(&self, kernel: &Kernel) -> Bindings {
+        self.try_bind(kernel).unwrap_or_else(|error| panic!("`{}`: {error}", self.text))
+    }
+
+    /// The same, where the kernel may refuse the call.
+    pub fn try_bind(&self, kernel: &Kernel) -> Result<Bindings, String> {
         let dims = kernel.dims.iter().map(|(_, dim)| self.value(&dim.name) as i64).collect();
         let scalar = |ty: Type, value: f64| match ty {
             Type::Bool => Literal::Bool(value != 0.0),
@@ -168,10 +173,11 @@ impl Setting {
         let scalars = kernel.scalars.iter().map(|(_, s)| scalar(s.ty, self.values.get(&s.name).copied().unwrap_or(1.0))).collect();
         let known = Bindings { dims, scalars, extents: Vec::new() };
         let extent = |shape| match call::evaluate(kernel, &known, shape) {
-            Some(Literal::Int(extent)) => extent as i64,
-            other => panic!("an extent is {other:?}"),
+            Some(Literal::Int(extent)) => Ok(extent as i64),
+            other => Err(format!("an extent is {other:?}")),
         };
-        let shapes: Vec<Vec<i64>> = kernel.arrays.iter().map(|(_, array)| array.shape.iter().map(|&e| extent(e)).collect()).collect();
+        let shape = |array: &Array| array.shape.iter().map(|&e| extent(e)).collect::<Result<Vec<_>, _>>();
+        let shapes: Vec<Vec<i64>> = kernel.arrays.iter().map(|(_, array)| shape(array)).collect::<Result<_, _>>()?;
         let arguments: Vec<CallArgument> = kernel
             .parameters
             .iter()
@@ -180,7 +186,7 @@ impl Setting {
                 Parameter::Array(id) => CallArgument::Array { element: kernel.arrays[id].element, shape: &shapes[id.index()] },
             })
             .collect();
-        call::bind(kernel, &arguments).unwrap_or_else(|error| panic!("`{}`: {error}", self.text))
+        call::bind(kernel, &arguments).map_err(|error| error.to_string())
     }
 
     /// Arrays for the parameters, filled with numbers that follow from the parameter's place alone.
