@@ -162,7 +162,8 @@ fn special(rng: &mut Rng) -> f64 {
 /// About how many points and terms a call evaluates.
 pub fn work(kernel: &Kernel, bindings: &Bindings) -> f64 {
     let cost = |s: &Statement| points(kernel, bindings, &s.variables) * cost(kernel, bindings, s.value);
-    kernel.statements.iter().map(cost).sum::<f64>() + bindings.extents.iter().map(|e| e.iter().product::<i64>() as f64).sum::<f64>()
+    kernel.statements.iter().map(cost).sum::<f64>()
+        + bindings.extents.iter().map(|e| e.iter().map(|n| *n as f64).product::<f64>()).sum::<f64>()
 }
 
 fn points(kernel: &Kernel, bindings: &Bindings, variables: &[Ranged]) -> f64 {
