@@ -102,7 +102,7 @@ fn over(
     let count = lowering.size(points, "points");
     let lo = name("blockIdx.x").cast(ty) * int(THREADS) + name("threadIdx.x").cast(Type::I32);
     let step = name("gridDim.x").cast(ty) * int(THREADS);
-    lowering.each(wish, ty, [lo, count, step], Unroll::Default, write)?;
+    lowering.each(wish, ty, [lo, count, step], Unroll::By(1), write)?;
     let grid = [points.clone().div_ceil(THREADS).min(MOST_BLOCKS), 1.into(), 1.into()];
     lowering.end_launch(suffix, "accumulate", notes, grid, [THREADS as u32, 1, 1]);
     Ok(())
@@ -208,7 +208,7 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
     let copy = lowering.shared(&wish, container.wide, vec![count as u32]);
     let thread = || name("threadIdx.x").cast(Type::I32);
     let elements = || [thread(), int(count), int(THREADS)];
-    lowering.each("element", Type::I32, elements(), Unroll::Default, |lowering, element| {
+    lowering.each("element", Type::I32, elements(), Unroll::By(1), |lowering, element| {
         lowering.push(Node::Assign(copy.clone().at(element), identity(op, container)));
         Ok(())
     })?;
@@ -225,7 +225,7 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
         })
     })?;
     lowering.push(Node::Barrier);
-    lowering.each("element", Type::I32, elements(), Unroll::Default, |lowering, element| {
+    lowering.each("element", Type::I32, elements(), Unroll::By(1), |lowering, element| {
         let own = copy.clone().at(element.clone());
         let changed = own.clone().binary("!=", identity(op, container));
         lowering.when(changed, |lowering| {

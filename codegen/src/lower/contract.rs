@@ -140,7 +140,7 @@ fn combine_runs(
     let runs = lowering.size(&sizes.runs, "runs");
     let lo = name("blockIdx.x").cast(ty) * int(256) + name("threadIdx.x").cast(Type::I32);
     let step = name("gridDim.x").cast(ty) * int(256);
-    lowering.each("output", ty, [lo, outputs.clone(), step], Unroll::Default, |lowering, output| {
+    lowering.each("output", ty, [lo, outputs.clone(), step], Unroll::By(1), |lowering, output| {
         lowering.decode(&statement.variables, output.clone())?;
         let accumulator = lowering.namer.fresh("so_far");
         let term = lowering.namer.fresh("run");

@@ -140,7 +140,7 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
     let (otherwise, ()) = lowering.block(|lowering| {
         let hi = lowering.local("end", ty, call("minimum", vec![first.clone() + int(tile), count.clone()]));
         let lo = first.clone() + name("threadIdx.x").cast(Type::I32);
-        lowering.each("i", ty, [lo, hi, int(i64::from(THREADS))], Unroll::Default, |lowering, i| {
+        lowering.each("i", ty, [lo, hi, int(i64::from(THREADS))], Unroll::By(1), |lowering, i| {
             store_at(lowering, statement, output.clone(), i)
         })
     })?;
@@ -258,7 +258,7 @@ fn lower_strided(lowering: &mut Lowering, statement: &Statement) -> Result<(), E
     let lo = name("blockIdx.x").cast(ty) * int(i64::from(THREADS)) + name("threadIdx.x").cast(Type::I32);
     let step = name("gridDim.x").cast(ty) * int(i64::from(THREADS));
     let wish = lowering.point_name(&statement.variables);
-    lowering.each(&wish, ty, [lo, count, step], Unroll::Default, |lowering, point| {
+    lowering.each(&wish, ty, [lo, count, step], Unroll::By(1), |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         store_element(lowering, statement, pointer.clone())
     })?;
