@@ -181,6 +181,113 @@ fn main() {
         }
         black_box(s);
     });
+    let (q, r) = (noise(&[256, 1024]), noise(&[256, 1024]));
+    let (qs, rs) = (q.values::<f32>().to_vec(), r.values::<f32>().to_vec());
+    measure("scores 256 256 1024", text, &[q, r], 256.0 * 256.0 * 1024.0, || {
+        let mut s = vec![0f32; 256 * 256];
+        for i in 0..256 {
+            for j in 0..256 {
+                s[i * 256 + j] = (0..1024).map(|l| qs[i * 1024 + l] * rs[j * 1024 + l]).sum();
+            }
+        }
+        black_box(s);
+    });
+    let (img, ker) = (noise(&[4, 8, 30, 30]), noise(&[16, 8, 3, 3]));
+    let (xi, xk) = (img.values::<f32>().to_vec(), ker.values::<f32>().to_vec());
+    let text = "kernel conv(x: f32[b, c, h, w], k: f32[o, c, 3, 3]) -> y: f32[b, o, h - 2, w - 2] where h >= 2, w >= 2 {
+        y[n, p, i, j] = sum[q, u, v] x[n, q, i + u, j + v] * k[p, q, u, v];
+    }";
+    measure("convolution", text, &[img, ker], (4 * 16 * 28 * 28 * 72) as f64, || {
+        let mut y = vec![0f32; 4 * 16 * 28 * 28];
+        for n in 0..4 {
+            for p in 0..16 {
+                for i in 0..28 {
+                    for j in 0..28 {
+                        let mut acc = 0.0;
+                        for q in 0..8 {
+                            for u in 0..3 {
+                                for v in 0..3 {
+                                    acc += xi[((n * 8 + q) * 30 + i + u) * 30 + j + v] * xk[((p * 8 + q) * 3 + u) * 3 + v];
+                                }
+                            }
+                        }
+                        y[((n * 16 + p) * 28 + i) * 28 + j] = acc;
+                    }
+                }
+            }
+        }
+        black_box(y);
+    });
+    let small = noise(&[100_000, 12]);
+    let smalls = small.values::<f32>().to_vec();
+    let text = "kernel rows(x: f32[m, n]) -> y: f32[m] { y[i] = sum[j] x[i, j]; }";
+    measure("short row sums", text, &[small], 1_200_000.0, || {
+        black_box(smalls.chunks(12).map(|row| row.iter().sum::<f32>()).collect::<Vec<f32>>());
+    });
+    let tall = noise(&[100_000, 12]);
+    let talls = tall.values::<f32>().to_vec();
+    let text = "kernel columns(x: f32[m, n]) -> y: f32[n] { y[j] = sum[i] x[i, j]; }";
+    measure("tall column sums", text, &[tall], 1_200_000.0, || {
+        let mut y = [0f32; 12];
+        for row in talls.chunks(12) {
+            for (y, x) in y.iter_mut().zip(row) {
+                *y += x;
+            }
+        }
+        black_box(y);
+    });
+    let rows = 100_000;
+    let start: Vec<i64> = (0..=rows).map(|i| i * 9 + (i % 5)).collect();
+    let nnz = start[rows as usize];
+    let column: Vec<i32> = (0..nnz).map(|t| ((t * 7919) % rows) as i32).collect();
+    let (v, z) = (noise(&[nnz]), noise(&[rows]));
+    let (vs, zs) = (v.values::<f32>().to_vec(), z.values::<f32>().to_vec());
+    let text = "kernel spmv(start: i64[m1], column: i32[nnz], v: f32[nnz], x: f32[n]) -> y: f32[m1 - 1] where m1 >= 1 {
+        y[i] = sum[k in start[i]..start[i + 1]] v[k] * x[column[k]];
+    }";
+    measure("sparse matrix, vector", text, &[start.clone().into(), column.clone().into(), v, z], nnz as f64, || {
+        let mut y = vec![0f32; rows as usize];
+        for (i, y) in y.iter_mut().enumerate() {
+            for k in start[i] as usize..start[i + 1] as usize {
+                *y += vs[k] * zs[column[k] as usize];
+            }
+        }
+        black_box(y);
+    });
+    let body = noise(&[2000]);
+    let bodies = body.values::<f32>().to_vec();
+    let text = "kernel bodies(x: f32[n]) -> f: f32[n] { f[i] = sum[j] (x[j] - x[i]) * rsqrt((x[j] - x[i]) * (x[j] - x[i]) + 0.01); }";
+    measure("bodies", text, &[body], 4e6, || {
+        let force = |x: f32| bodies.iter().map(|y| (y - x) * (1.0 / ((y - x) * (y - x) + 0.01).sqrt())).sum::<f32>();
+        black_box(bodies.iter().map(|&x| force(x)).collect::<Vec<f32>>());
+    });
+    let c = noise(&[512, 512]);
+    let cs = c.values::<f32>().to_vec();
+    let text = "fn escape(cr: f32, ci: f32) -> i32 {
+        let mut x = 0.0; let mut y = 0.0; let mut k = 0i32;
+        while k < 256i32 && x * x + y * y <= 4.0 { let t = x * x - y * y + cr; y = 2.0 * x * y + ci; x = t; k = k + 1i32; }
+        k
+    }
+    kernel mandelbrot(c: f32[m, n]) -> y: i32[m, n] {
+        y[i, j] = escape(j as f32 / 200.0 - 2.0 + 0.0 * c[i, j], i as f32 / 256.0 - 1.0);
+    }";
+    measure("mandelbrot", text, &[c], 512.0 * 512.0, || {
+        let mut out = vec![0i32; 512 * 512];
+        for i in 0..512 {
+            for j in 0..512 {
+                let (cr, ci) = (j as f32 / 200.0 - 2.0 + 0.0 * cs[i * 512 + j], i as f32 / 256.0 - 1.0);
+                let (mut x, mut y, mut k) = (0f32, 0f32, 0);
+                while k < 256 && x * x + y * y <= 4.0 {
+                    let t = x * x - y * y + cr;
+                    y = 2.0 * x * y + ci;
+                    x = t;
+                    k += 1;
+                }
+                out[i * 512 + j] = k;
+            }
+        }
+        black_box(out);
+    });
     for (m, k, n) in [(512, 512, 512), (1000, 7, 3), (1024, 1024, 1024), (3, 1000, 3), (31, 33, 35), (2000, 3, 3), (8, 8, 8)] {
         matmul(m, k, n);
     }

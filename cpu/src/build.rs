@@ -6,7 +6,8 @@
 //! Instructions stand in scopes: the statement's, then one for each reduction and loop around. What does not depend on an
 //! inner scope is computed outside it, once.
 
-use std::collections::HashMap;
+use std::collections::HashMap as StdMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use gpukc_dsl::call::{Bindings, evaluate, scalar_bits};
 use gpukc_dsl::program::*;
@@ -18,6 +19,38 @@ use crate::lin::{Atom, Lin};
 use crate::ops::{self, Fn1, Fn2, Fn3, Function as BuiltinFn, Unsupported};
 use crate::reduce;
 use crate::tensor::Store;
+
+/// Quick: keys come from the program, and maps are small.
+#[derive(Clone, Copy, Default)]
+pub struct Quick(u64);
+impl Hasher for Quick {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value.into());
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+    fn write_i64(&mut self, value: i64) {
+        self.write_u64(value as u64);
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+}
+/// A map with that hash.
+pub type HashMap<K, V> = StdMap<K, V, BuildHasherDefault<Quick>>;
 
 type Result<T> = std::result::Result<T, Unsupported>;
 
@@ -152,12 +185,12 @@ pub fn statement(context: Context, variables: &[Run], target: Target, value: Val
     let mut builder = Builder {
         context,
         layout: Layout::default(),
-        depth_of: HashMap::new(),
+        depth_of: HashMap::default(),
         counter_depth: Vec::new(),
         constants: Vec::new(),
-        constant_regs: HashMap::new(),
+        constant_regs: HashMap::default(),
         scopes: vec![Scope::default()],
-        variables: HashMap::new(),
+        variables: HashMap::default(),
         locals: Vec::new(),
         lanes: None,
         guards: Vec::new(),

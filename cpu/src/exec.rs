@@ -178,6 +178,21 @@ impl<T: Lane> NullaryFnOnce for Gather<'_, T> {
     }
 }
 
+/// Whether all indices are in range.
+struct Inside<'a> {
+    indices: &'a [i64],
+    extent: i64,
+}
+impl NullaryFnOnce for Inside<'_> {
+    type Output = bool;
+    #[inline(always)]
+    fn call(self) -> bool {
+        let last = self.extent - 1;
+        // Negative if any index, or what is left of the extent after it, is.
+        self.indices.iter().fold(0, |signs, &index| signs | index | (last - index.max(0))) >= 0
+    }
+}
+
 /// Reads along a line: in range, or zero.
 fn read_line<T: Lane>(data: &[T], base: i64, stride: i64, out: &mut [T]) {
     let n = out.len();
@@ -385,6 +400,11 @@ fn read_columns<T: Lane>(
             Rule::Clamp if extent > 0 => {
                 for (offset, &index) in offsets.iter_mut().zip(&indices) {
                     let index = index.max(0).min(extent - 1);
+                    *offset = offset.wrapping_add(index.wrapping_mul(pitch));
+                }
+            }
+            _ if frame.arch.dispatch(Inside { indices: &indices, extent }) => {
+                for (offset, &index) in offsets.iter_mut().zip(&indices) {
                     *offset = offset.wrapping_add(index.wrapping_mul(pitch));
                 }
             }

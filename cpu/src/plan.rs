@@ -123,7 +123,7 @@ fn find(kernel: &Kernel, expr: ExprId, guarded: bool, around: &mut Vec<ExprId>, 
     }
 }
 
-/// Whether evaluating an expression may fail.
+/// Whether evaluating an expression where the program does not may fail, or never end.
 pub fn may_fail(context: Context, expr: ExprId) -> bool {
     if let ExprKind::Read { array, subscripts } = &context.kernel.exprs[expr].kind {
         let extents = &context.extents[array.index()];
@@ -136,5 +136,27 @@ pub fn may_fail(context: Context, expr: ExprId) -> bool {
             }
         }
     }
+    if let ExprKind::Call(function, _) = &context.kernel.exprs[expr].kind {
+        if may_run_on(context.program, *function) {
+            return true;
+        }
+    }
     parts(context.kernel, expr).into_iter().any(|part| may_fail(context, part))
+}
+
+/// Whether a function holds a loop, which may have no end for arguments that it is never given.
+fn may_run_on(program: &Program, function: FunctionId) -> bool {
+    fn holds(statements: &[LocalStatement]) -> bool {
+        statements.iter().any(|statement| match statement {
+            LocalStatement::Set(..) => false,
+            LocalStatement::While(..) | LocalStatement::For(..) => true,
+            LocalStatement::If(_, then, otherwise) => holds(then) || holds(otherwise),
+        })
+    }
+    let function = &program.functions[function];
+    holds(&function.body)
+        || function.exprs.iter().any(|(_, expr)| match &expr.kind {
+            ExprKind::Call(inner, _) => may_run_on(program, *inner),
+            _ => false,
+        })
 }

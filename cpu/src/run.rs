@@ -1,6 +1,5 @@
 //! Runs kernels: statement by statement, points of a statement spread over the cores.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use gpukc_dsl::arena::Id;
@@ -9,7 +8,7 @@ use gpukc_dsl::program::*;
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::{AccumulateOp, Reducer, Type};
 
-use crate::build::{self, Bound, Context, Replaced, Run, Target, Value};
+use crate::build::{self, Bound, Context, HashMap, Replaced, Run, Target, Value};
 use crate::code::Step;
 use crate::exec::{Failure, Machine};
 use crate::frame::{Frame, Layout};
@@ -203,7 +202,7 @@ fn run_here(
             }
         }
     }
-    let mut ranges = HashMap::new();
+    let mut ranges = HashMap::default();
     for statement in &kernel.statements {
         ranges.extend(statement.variables.iter().map(|ranged| (ranged.variable, *ranged)));
     }
@@ -225,7 +224,7 @@ fn run_here(
         extents: bindings.extents.clone(),
         elements: kernel.arrays.iter().map(|(_, array)| array.element).collect(),
         ranges,
-        replaced: Replaced::new(),
+        replaced: Replaced::default(),
     };
     let name = |array: usize| match array < kernel.arrays.len() {
         true => kernel.arrays[Id::new(array)].name.clone(),
@@ -262,14 +261,8 @@ impl<'a> Runner<'a> {
         let mut last = vec![0; self.kernel.arrays.len()];
         for (at, statement) in self.kernel.statements.iter().enumerate() {
             last[statement.array.index()] = at;
-            let mut open = vec![statement.value];
-            open.extend(statement.subscripts.iter().map(|subscript| subscript.index));
-            open.extend(statement.variables.iter().flat_map(|ranged| [ranged.lo, ranged.hi]));
-            while let Some(expr) = open.pop() {
-                if let ExprKind::Read { array, .. } = &self.kernel.exprs[expr].kind {
-                    last[array.index()] = at;
-                }
-                open.extend(plan::parts(self.kernel, expr));
+            for array in arrays_read(self.kernel, statement) {
+                last[array.index()] = at;
             }
         }
         for at in 0..self.kernel.statements.len() {
@@ -338,15 +331,19 @@ impl<'a> Runner<'a> {
 
     fn statement(&mut self, statement: &'a Statement) -> Result<(), Stop> {
         let kernel = self.kernel;
-        // What is read must be settled.
-        for array in 0..kernel.arrays.len() {
-            if array != statement.array.index() {
-                self.settle(array)?;
-            }
+        for array in arrays_read(kernel, statement) {
+            self.settle(array.index())?;
         }
         let variables: Vec<Run> = statement.variables.iter().map(Run::from).collect();
         let boxed = build::is_boxed(self.context(), &variables);
         let array = statement.array.index();
+        let nothing = boxed && variables.iter().any(|run| self.extent_of(run) == 0);
+        if nothing && statement.kind == StatementKind::Define {
+            if let Slot::Empty = self.slots[array] {
+                self.slots[array] = Slot::Owned(self.zeros(array, self.elements[array])?);
+            }
+            return Ok(());
+        }
         let want = match statement.kind {
             StatementKind::Define => kernel.arrays[statement.array].element,
             StatementKind::Accumulate { .. } => kernel.arrays[statement.array].element.widened(),
@@ -357,7 +354,8 @@ impl<'a> Runner<'a> {
         while let ExprKind::Cast(inner) = kernel.exprs[bare].kind {
             bare = inner;
         }
-        for found in plan::reductions(kernel, statement.value) {
+        let found = if nothing { Vec::new() } else { plan::reductions(kernel, statement.value) };
+        for found in found {
             let ExprKind::Reduce(reduce) = &kernel.exprs[found.expr].kind else { continue };
             if let Order::Scan(scan) = &reduce.order {
                 if !self.extract_scan(statement, &found, reduce, scan)? {
@@ -376,7 +374,11 @@ impl<'a> Runner<'a> {
             let mentioned = plan::mentioned(context, found.expr);
             let some = |run: &&Run| mentioned.contains(&run.variable) || self.extent_of(run) == 1;
             if variables.iter().all(|run| some(&run)) {
-                if lanes == 0 {
+                let terms = reduce.variables.iter().map(|ranged| self.extent_of(&Run::from(ranged)));
+                let few = build::is_boxed(context, &reduce.variables.iter().map(Run::from).collect::<Vec<_>>())
+                    && terms.product::<i64>() <= 32
+                    && variables.iter().map(|run| self.extent_of(run)).product::<i64>() >= 64;
+                if lanes == 0 || few && self.options.lanes == Lanes::Auto {
                     continue;
                 }
                 let value = Value { filter: None, expr: found.expr, want: kernel.exprs[found.expr].ty };
@@ -407,6 +409,9 @@ impl<'a> Runner<'a> {
                 };
                 self.extract(found.expr, own, if along { 0 } else { lanes })?;
             }
+        }
+        if self.take_over(statement, &variables, boxed) {
+            return Ok(());
         }
         let value = Value { filter: None, expr: statement.value, want };
         let target = Target::Array(array, &statement.subscripts);
@@ -443,6 +448,37 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(())
+    }
+
+    /// If the value stands in a hidden array already, as the whole of the statement's own array, nothing is left to do.
+    fn take_over(&mut self, statement: &Statement, variables: &[Run], boxed: bool) -> bool {
+        let array = statement.array.index();
+        let Some((hidden, order)) = self.replaced.get(&statement.value) else { return false };
+        let hidden = *hidden;
+        let whole = boxed
+            && statement.kind == StatementKind::Define
+            && order.iter().eq(variables.iter().map(|run| &run.variable))
+            && self.extents[hidden] == self.extents[array]
+            && variables.iter().all(|run| self.context().bound(run.lo) == Some(0))
+            && statement.subscripts.len() == variables.len()
+            && statement
+                .subscripts
+                .iter()
+                .zip(variables)
+                .all(|(subscript, run)| self.kernel.exprs[subscript.index].kind == ExprKind::Variable(run.variable));
+        if !whole {
+            return false;
+        }
+        match std::mem::replace(&mut self.slots[hidden], Slot::Empty) {
+            Slot::Owned(data) if data.store() == Store::of(self.elements[array]) => {
+                self.slots[array] = Slot::Owned(data);
+                true
+            }
+            other => {
+                self.slots[hidden] = other;
+                false
+            }
+        }
     }
 
     fn extent_of(&self, run: &Run) -> i64 {
@@ -706,6 +742,23 @@ impl<'a> Runner<'a> {
         self.replaced.insert(place.expr, (array, variables.iter().map(|run| run.variable).collect()));
         Ok(true)
     }
+}
+
+/// The arrays that a statement reads.
+fn arrays_read(kernel: &Kernel, statement: &Statement) -> Vec<ArrayId> {
+    let mut arrays = Vec::new();
+    let mut open = vec![statement.value];
+    open.extend(statement.subscripts.iter().map(|subscript| subscript.index));
+    open.extend(statement.variables.iter().flat_map(|ranged| [ranged.lo, ranged.hi]));
+    while let Some(expr) = open.pop() {
+        if let ExprKind::Read { array, .. } = &kernel.exprs[expr].kind {
+            if !arrays.contains(array) {
+                arrays.push(*array);
+            }
+        }
+        open.extend(plan::parts(kernel, expr));
+    }
+    arrays
 }
 
 /// The operator's identity in the widened type; of `min` and `max` the element type's own limit.

@@ -531,3 +531,83 @@ fn integer_reductions() {
     }
     assert_eq!(got[3].values::<i64>()[0], x.iter().filter(|&&x| x > 0).count() as i64);
 }
+
+#[test]
+fn too_large_for_memory() {
+    let text =
+        "kernel huge(x: f32[n]) -> f32 { let t[i, j, q] = x[i] * x[j] * x[q]; t[0, 0, 0 | 0.0] + 0.0 * t[0 | 0.0, 0 | 0.0, 0 | 0.0] }";
+    let text = text.replace("t[0, 0, 0 | 0.0]", "t[0 | 0.0, 0 | 0.0, 0 | 0.0]");
+    match try_run(&text, &[vec![0f32; 200_000].into()]) {
+        Err(RunError::Memory { array, bytes, .. }) => {
+            assert_eq!((array.as_str(), bytes), ("t", 4 * 200_000u128.pow(3)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nothing_to_do_reads_nothing() {
+    let x = noise(10, 1);
+    let idx = vec![99i32];
+    let text = "kernel none(x: f32[n], idx: i32[m], z: f32[q]) -> y: f32[q] { y[i] = sum[j] x[idx[j]] + z[i]; }";
+    let got = run(text, &[x.clone().into(), idx.clone().into(), Vec::<f32>::new().into()]);
+    assert!(got[0].is_empty());
+    assert!(matches!(try_run(text, &[x.into(), idx.into(), vec![1f32].into()]), Err(RunError::OutOfRange { index: 99, .. })));
+}
+
+#[test]
+fn narrow_limits() {
+    let text = "kernel limits(a: i8[m, n], b: f16[m, n], c: u16[m, n]) -> (p: i8[m], q: i8[m], r: f16[m], s: u16[m], t: u16[m], w: i8[m, n], v: u16[m, n]) {
+        p[i] = min[j] a[i, j]; q[i] = max[j] a[i, j]; r[i] = max[j] b[i, j]; s[i] = min[j] c[i, j]; t[i] = max[j] c[i, j];
+        w[i, j] = min[l in 0..j] a[i, l]; v[i, j] = max[l in j + 1..n] c[i, l];
+    }";
+    let given = |n: i64, a: Vec<i8>, b: Vec<u16>, c: Vec<u16>| {
+        [array(Type::I8, &[1, n], a), array(Type::F16, &[1, n], b), array(Type::U16, &[1, n], c)]
+    };
+    let got = run(text, &given(0, vec![], vec![], vec![]));
+    assert_eq!((got[0].values::<i8>()[0], got[1].values::<i8>()[0]), (127, -128));
+    assert_eq!((got[2].values::<u16>()[0], got[3].values::<u16>()[0], got[4].values::<u16>()[0]), (0xfc00, 65535, 0));
+    let got = run(text, &given(2, vec![-3, 4], vec![0x8000, 0x0000], vec![7, 9]));
+    assert_eq!((got[0].values::<i8>()[0], got[1].values::<i8>()[0]), (-3, 4));
+    assert_eq!((got[2].values::<u16>()[0], got[3].values::<u16>()[0], got[4].values::<u16>()[0]), (0, 7, 9));
+    assert_eq!(got[5].values::<i8>(), [127, -3]);
+    assert_eq!(got[6].values::<u16>(), [9, 0]);
+}
+
+#[test]
+fn wide_until_the_end() {
+    // 2049 is no f16: rounding after every addition would stay at 2048.
+    let key: Vec<i32> = (0..3000).map(|_| 0).collect();
+    let text = "kernel h(key: i32[n]) -> (a: f16[1], b: i32[1]) { a[key[i]] += 1.0; b[key[i]] += 1; }";
+    let got = run(text, &[key.into()]);
+    assert_eq!(got[0].values::<u16>()[0], half::f16::from_f32(3000.0).to_bits());
+    assert_eq!(got[1].values::<i32>()[0], 3000);
+}
+
+#[test]
+fn ranges_of_accumulations() {
+    // The transpose of a sparse matrix, times a vector: ranges that come from data.
+    let start: Vec<i64> = vec![0, 2, 2, 5];
+    let column: Vec<i32> = vec![1, 3, 0, 1, 2];
+    let v: Vec<f32> = vec![1.0, 2.0, 3.0, 4.0, 5.0];
+    let x: Vec<f32> = vec![10.0, 20.0, 30.0];
+    let text = "kernel t(start: i64[m1], column: i32[nnz], v: f32[nnz], x: f32[m], n: i64) -> y: f32[n] where m1 == m + 1 {
+        let row[r] = x[r];
+        y[c] = 0.0;
+        y[column[q]] += sum[r in 0..m if q >= start[r] && q < start[r + 1]] v[q] * row[r];
+    }";
+    let got = run(text, &[start.into(), column.into(), v.into(), x.into(), 4.into()]);
+    assert_eq!(got[0].values::<f32>(), [90.0, 130.0, 150.0, 20.0]);
+}
+
+#[test]
+fn guarded_scans() {
+    let x = noise(500, 3);
+    let mut idx: Vec<i32> = (0..500).map(|i| (i * 7) % 500).collect();
+    idx[499] = -5;
+    let text = "kernel s(x: f32[n], idx: i32[n]) -> y: f32[n] { y[i] = if i < 499 { sum[j in 0..=i] x[idx[j]] } else { 0.0 }; }";
+    let got = run(text, &[x.clone().into(), idx.clone().into()]);
+    let terms: Vec<f32> = idx[..499].iter().map(|&i| x[i as usize]).collect();
+    let got_plain = run("kernel s(x: f32[n]) -> y: f32[n] { y[i] = sum[j in 0..=i] x[j]; }", &[terms.into()]);
+    assert_eq!(got[0].values::<f32>()[..499], got_plain[0].values::<f32>()[..]);
+}
