@@ -6,6 +6,9 @@
 //!
 //! Programs are texts, so that the whole compiler sees them as users write them. Everything follows from the seed, on every machine.
 
+// Without the dereference, inference takes the list for one of `str`.
+#![allow(clippy::explicit_auto_deref, clippy::cloned_ref_to_slice_refs)]
+
 mod express;
 mod functions;
 mod generate;
