@@ -178,6 +178,31 @@ impl<T: Lane> NullaryFnOnce for Gather<'_, T> {
     }
 }
 
+/// Gathers along one dimension; gives whether all indices are in range.
+struct CheckedGather<'a, T> {
+    data: &'a [T],
+    base: i64,
+    index: i64,
+    column: &'a [i64],
+    extent: i64,
+    pitch: i64,
+    out: &'a mut [T],
+}
+impl<T: Lane> NullaryFnOnce for CheckedGather<'_, T> {
+    type Output = bool;
+    #[inline(always)]
+    fn call(self) -> bool {
+        let CheckedGather { data, base, index, column, extent, pitch, out } = self;
+        let mut good = true;
+        for (out, &column) in out.iter_mut().zip(column) {
+            let at = index.wrapping_add(column);
+            good &= (at as u64) < extent as u64;
+            *out = data.get(base.wrapping_add(at.wrapping_mul(pitch)) as usize).copied().unwrap_or_default();
+        }
+        good
+    }
+}
+
 /// Whether all indices are in range.
 struct Inside<'a> {
     indices: &'a [i64],
@@ -381,8 +406,6 @@ fn read_columns<T: Lane>(
     wanted: &dyn Fn(usize) -> bool,
 ) -> Outcome {
     let n = out.len();
-    let mut offsets = vec![0i64; n];
-    fill_index(frame, &read.flat, &mut offsets);
     let mut settled = 0i64;
     for dim in &read.ruled {
         if !dim.index.varies() {
@@ -391,6 +414,23 @@ fn read_columns<T: Lane>(
             }
         }
     }
+    if let ([(dim, index)], Rule::Checked, false) = (moving, moving[0].0.rule, read.flat.varies()) {
+        if let Some(column) = dim.index.column {
+            let base = settled.wrapping_add(read.flat.base(frame));
+            let (column, extent, pitch) = (frame.get::<i64>(column), dim.extent, dim.pitch);
+            let good = frame.arch.dispatch(CheckedGather { data, base, index: *index, column, extent, pitch, out });
+            if good {
+                return Ok(());
+            }
+            let bad = |lane: usize| wanted(lane) && index.wrapping_add(column[lane]) as u64 >= extent as u64;
+            return match (0..n).find(|&lane| bad(lane)) {
+                Some(lane) => Err(failure(read.array, dim, index.wrapping_add(column[lane]))),
+                None => Ok(()),
+            };
+        }
+    }
+    let mut offsets = vec![0i64; n];
+    fill_index(frame, &read.flat, &mut offsets);
     let mut indices = vec![0i64; n];
     let mut outside: Vec<(usize, usize)> = Vec::new();
     for (at, (dim, _)) in moving.iter().enumerate() {
