@@ -164,7 +164,7 @@ fn iteration(
     take: impl FnOnce(&mut Lowering, Expr, Expr) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let (indices, conditions) = lowering.guarded_indices(statement.array, &statement.subscripts)?;
-    let inside = conditions.into_iter().reduce(Expr::and);
+    let inside = conditions.into_iter().map(|inside| inside.condition).reduce(Expr::and);
     lowering.when_some(inside, |lowering| {
         let offset = lowering.row_major(statement.array, indices)?;
         let from = lowering.kernel.exprs[statement.value].ty;

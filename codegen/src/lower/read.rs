@@ -1,6 +1,6 @@
 //! Reads: where an element lies, what keeps a subscript in range, and `let`s that are computed where they are read.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprKind, Kernel, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript};
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
@@ -12,6 +12,12 @@ use crate::formula::Formula;
 use crate::kernel::Site;
 use crate::plan::{Expr, Node, call, int};
 use crate::size;
+
+/// A condition under which an element may be touched, and what counts where it does not hold.
+pub struct Inside {
+    pub condition: Expr,
+    pub constant: Option<ExprId>,
+}
 
 impl Lowering<'_> {
     pub fn read(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Expr, Error> {
@@ -123,7 +129,7 @@ impl Lowering<'_> {
     }
 
     /// Indices after boundary rules, and the conditions under which the element may be touched.
-    pub fn guarded_indices(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<(Vec<Expr>, Vec<Expr>), Error> {
+    pub fn guarded_indices(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<(Vec<Expr>, Vec<Inside>), Error> {
         let mut indices = Vec::new();
         let mut conditions = Vec::new();
         for (axis, subscript) in subscripts.iter().enumerate() {
@@ -159,7 +165,8 @@ impl Lowering<'_> {
                     Some(self.check(array, axis, subscript, index.clone(), extent))
                 }
             };
-            conditions.extend(inside);
+            let constant = if let Bounds::Constant(value) = subscript.bounds { Some(value) } else { None };
+            conditions.extend(inside.map(|condition| Inside { condition, constant }));
             indices.push(index);
         }
         Ok((indices, conditions))
@@ -192,14 +199,21 @@ impl Lowering<'_> {
         Ok(offset.unwrap_or(int(0)))
     }
 
-    fn guard(&mut self, array: ArrayId, subscripts: &[Subscript], conditions: Vec<Expr>, element: Expr) -> Result<Expr, Error> {
-        let Some(inside) = conditions.into_iter().reduce(Expr::and) else { return Ok(element) };
+    fn guard(&mut self, array: ArrayId, subscripts: &[Subscript], conditions: Vec<Inside>, element: Expr) -> Result<Expr, Error> {
+        let all = conditions.iter().map(|inside| inside.condition.clone()).reduce(Expr::and);
+        let Some(inside) = all else { return Ok(element) };
         let ty = self.kernel.arrays[array].element;
-        let outside = subscripts.iter().find_map(|s| if let Bounds::Constant(value) = s.bounds { Some(value) } else { None });
-        let outside = match outside {
-            Some(value) => self.value(value)?,
-            None => zero(ty),
-        };
+        // Outside in several dimensions, the last one's constant counts, as where NumPy pads one axis after the other.
+        let mut outside: Option<Expr> = None;
+        for Inside { condition, constant } in conditions {
+            let Some(constant) = constant else { continue };
+            let value = self.value(constant)?;
+            outside = Some(match outside {
+                None => value,
+                Some(before) => condition.choose(before, value),
+            });
+        }
+        let outside = outside.unwrap_or(zero(ty));
         let can_fail = subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
         let can_fail = can_fail && !self.interior;
         if !can_fail {
