@@ -631,10 +631,11 @@ impl<'a> Builder<'a> {
                 node.kind,
                 ExprKind::Binary(..) | ExprKind::Unary(..) | ExprKind::Builtin(..) | ExprKind::If { .. } | ExprKind::Cast(_)
             );
-            if foldable && !node.ty.is_float() {
-                if let Some(value) = evaluate(context.kernel, context.bindings, id) {
-                    return Ok(self.literal(node.ty, value));
-                }
+            if foldable
+                && !node.ty.is_float()
+                && let Some(value) = evaluate(context.kernel, context.bindings, id)
+            {
+                return Ok(self.literal(node.ty, value));
             }
         }
         let ty = node.ty;
@@ -923,10 +924,10 @@ impl<'a> Builder<'a> {
             return Ok(false);
         }
         for variable in crate::plan::mentioned(self.context, expr) {
-            if let Some(lin) = self.variables.get(&variable).cloned() {
-                if self.lower(&lin)?.0.varies() {
-                    return Ok(true);
-                }
+            if let Some(lin) = self.variables.get(&variable).cloned()
+                && self.lower(&lin)?.0.varies()
+            {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -936,13 +937,13 @@ impl<'a> Builder<'a> {
         let context = self.context;
         let row = !self.mentions_lanes(id)?;
         let mut mask = self.mask()?;
-        if let (true, Some(reg)) = (row, mask) {
-            if self.layout.varies(reg) {
-                let depth = self.depth_of(reg);
-                let f: Fn1 = reduce::any_lane;
-                let key = Key::Op(f as usize, Store::U8, [reg; 3], 1);
-                mask = Some(self.emit(key, Store::U8, false, depth, |dst| Instr::Op1(f, dst.index, reg.index)));
-            }
+        if let (true, Some(reg)) = (row, mask)
+            && self.layout.varies(reg)
+        {
+            let depth = self.depth_of(reg);
+            let f: Fn1 = reduce::any_lane;
+            let key = Key::Op(f as usize, Store::U8, [reg; 3], 1);
+            mask = Some(self.emit(key, Store::U8, false, depth, |dst| Instr::Op1(f, dst.index, reg.index)));
         }
         let depth = self.depth();
         let inner = depth + 1;

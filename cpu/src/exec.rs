@@ -408,26 +408,26 @@ fn read_columns<T: Lane>(
     let n = out.len();
     let mut settled = 0i64;
     for dim in &read.ruled {
-        if !dim.index.varies() {
-            if let Place::In(at) = place(dim.rule, dim.index.base(frame), dim.extent) {
-                settled = settled.wrapping_add(at.wrapping_mul(dim.pitch));
-            }
+        if !dim.index.varies()
+            && let Place::In(at) = place(dim.rule, dim.index.base(frame), dim.extent)
+        {
+            settled = settled.wrapping_add(at.wrapping_mul(dim.pitch));
         }
     }
-    if let ([(dim, index)], Rule::Checked, false) = (moving, moving[0].0.rule, read.flat.varies()) {
-        if let Some(column) = dim.index.column {
-            let base = settled.wrapping_add(read.flat.base(frame));
-            let (column, extent, pitch) = (frame.get::<i64>(column), dim.extent, dim.pitch);
-            let good = frame.arch.dispatch(CheckedGather { data, base, index: *index, column, extent, pitch, out });
-            if good {
-                return Ok(());
-            }
-            let bad = |lane: usize| wanted(lane) && index.wrapping_add(column[lane]) as u64 >= extent as u64;
-            return match (0..n).find(|&lane| bad(lane)) {
-                Some(lane) => Err(failure(read.array, dim, index.wrapping_add(column[lane]))),
-                None => Ok(()),
-            };
+    if let ([(dim, index)], Rule::Checked, false) = (moving, moving[0].0.rule, read.flat.varies())
+        && let Some(column) = dim.index.column
+    {
+        let base = settled.wrapping_add(read.flat.base(frame));
+        let (column, extent, pitch) = (frame.get::<i64>(column), dim.extent, dim.pitch);
+        let good = frame.arch.dispatch(CheckedGather { data, base, index: *index, column, extent, pitch, out });
+        if good {
+            return Ok(());
         }
+        let bad = |lane: usize| wanted(lane) && index.wrapping_add(column[lane]) as u64 >= extent as u64;
+        return match (0..n).find(|&lane| bad(lane)) {
+            Some(lane) => Err(failure(read.array, dim, index.wrapping_add(column[lane]))),
+            None => Ok(()),
+        };
     }
     let mut offsets = vec![0i64; n];
     fill_index(frame, &read.flat, &mut offsets);
@@ -470,10 +470,10 @@ fn read_columns<T: Lane>(
 }
 
 fn run_loop(machine: &Machine, frame: &mut Frame, code: &Loop) -> Outcome {
-    if let Some(mask) = code.mask {
-        if !frame.get::<u8>(mask).iter().any(|&m| m != 0) {
-            return Ok(());
-        }
+    if let Some(mask) = code.mask
+        && !frame.get::<u8>(mask).iter().any(|&m| m != 0)
+    {
+        return Ok(());
     }
     let trips = match &code.trips {
         Some(trips) => trips.base(frame),

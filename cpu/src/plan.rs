@@ -136,10 +136,10 @@ pub fn may_fail(context: Context, expr: ExprId) -> bool {
             }
         }
     }
-    if let ExprKind::Call(function, _) = &context.kernel.exprs[expr].kind {
-        if may_run_on(context.program, *function) {
-            return true;
-        }
+    if let ExprKind::Call(function, _) = &context.kernel.exprs[expr].kind
+        && may_run_on(context.program, *function)
+    {
+        return true;
     }
     parts(context.kernel, expr).into_iter().any(|part| may_fail(context, part))
 }

@@ -751,10 +751,10 @@ fn arrays_read(kernel: &Kernel, statement: &Statement) -> Vec<ArrayId> {
     open.extend(statement.subscripts.iter().map(|subscript| subscript.index));
     open.extend(statement.variables.iter().flat_map(|ranged| [ranged.lo, ranged.hi]));
     while let Some(expr) = open.pop() {
-        if let ExprKind::Read { array, .. } = &kernel.exprs[expr].kind {
-            if !arrays.contains(array) {
-                arrays.push(*array);
-            }
+        if let ExprKind::Read { array, .. } = &kernel.exprs[expr].kind
+            && !arrays.contains(array)
+        {
+            arrays.push(*array);
         }
         open.extend(plan::parts(kernel, expr));
     }

@@ -131,12 +131,11 @@ impl<C: Combine> Online<C> {
         let value = C::combine(C::combine(self.p, self.rows.before()), w);
         self.quad = s;
         self.inside = (self.inside + 1) % QUAD;
-        if self.inside == 0 {
-            if let Some(row) = self.quads.push(s) {
-                if let Some(block) = self.rows.push(row) {
-                    self.p = self.blocks.get_or_insert_with(|| Box::new(Online::new())).push(block);
-                }
-            }
+        if self.inside == 0
+            && let Some(row) = self.quads.push(s)
+            && let Some(block) = self.rows.push(row)
+        {
+            self.p = self.blocks.get_or_insert_with(|| Box::new(Online::new())).push(block);
         }
         value
     }
