@@ -13,7 +13,20 @@ pub fn test() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     let nvrtc = nvrtc::provide()?;
     run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--features", "device", "--", "--deny", "warnings"]))?;
-    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "nvrtc"])))
+    run(with(
+        nvrtc,
+        &mut cargo(&[
+            "test",
+            "--release",
+            "--workspace",
+            "--exclude",
+            "gpukc-emulate",
+            "--exclude",
+            "gpukc-random",
+            "--features",
+            "nvrtc",
+        ]),
+    ))
 }
 
 /// The tests of the feature `device`, on this machine's GPU.
