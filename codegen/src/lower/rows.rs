@@ -41,8 +41,14 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let layout = Layout::choose(lowering.facts.bound(&extent));
     let rows = lowering.points(&first.variables[..group.rows])?;
     let mut row = begin(lowering, layout, &statements, group.rows, &extent, &rows)?;
-    for statement in &statements {
+    for (place, statement) in statements.iter().enumerate() {
         lower_statement(lowering, &mut row, statement, group.rows)?;
+        // What is not held is read again, by other threads than those that have written it.
+        let held = !matches!(layout, Layout::Reload { .. }) || lowering.chip.contains_key(&statement.array);
+        let again = statements[place + 1..].iter().any(|later| reads(lowering, later, statement.array));
+        if !held && again && written.contains(&statement.array) {
+            lowering.push(Node::Barrier);
+        }
     }
     let suffix = if statements.len() == lowering.kernel.statements.len() {
         String::new()
@@ -56,6 +62,12 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 
 fn in_memory(lowering: &Lowering, array: ArrayId) -> bool {
     matches!(lowering.places.of(array), Place::Memory | Place::Scratch(_))
+}
+
+fn reads(lowering: &Lowering, statement: &Statement, wanted: ArrayId) -> bool {
+    let kernel = lowering.kernel;
+    let reads = walk::reads(kernel, statement.value);
+    reads.iter().any(|read| matches!(&kernel.exprs[*read].kind, ExprKind::Read { array, .. } if *array == wanted))
 }
 
 /// The variables along the row: of a reduction its own, of a map those after the row's.
@@ -194,11 +206,7 @@ fn per_row(lowering: &mut Lowering, row: &Row, statement: &Statement) -> Result<
 fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[Ranged]) -> Result<(), Error> {
     let array = lowering.kernel.arrays[statement.array].clone();
     let memory = in_memory(lowering, statement.array);
-    let is_read = lowering.kernel.statements.iter().any(|s| {
-        walk::reads(lowering.kernel, s.value)
-            .iter()
-            .any(|r| matches!(&lowering.kernel.exprs[*r].kind, ExprKind::Read { array, .. } if *array == statement.array))
-    });
+    let is_read = lowering.kernel.statements.iter().any(|s| reads(lowering, s, statement.array));
     let hold = is_read && !matches!(row.layout, Layout::Reload { .. });
     let registers = hold.then(|| {
         let wish = format!("{}_row", array.name.replace('.', "_"));
