@@ -203,14 +203,14 @@ impl Lowering<'_> {
         let all = conditions.iter().map(|inside| inside.condition.clone()).reduce(Expr::and);
         let Some(inside) = all else { return Ok(element) };
         let ty = self.kernel.arrays[array].element;
-        // Outside in several dimensions, the last one's constant counts, as where NumPy pads one axis after the other.
+        // Outside in several dimensions, the first one's constant counts.
         let mut outside: Option<Expr> = None;
-        for Inside { condition, constant } in conditions {
+        for Inside { condition, constant } in conditions.into_iter().rev() {
             let Some(constant) = constant else { continue };
             let value = self.value(constant)?;
             outside = Some(match outside {
-                None => value,
-                Some(before) => condition.choose(before, value),
+                Some(later) if later != value => condition.choose(later, value),
+                _ => value,
             });
         }
         let outside = outside.unwrap_or(zero(ty));
