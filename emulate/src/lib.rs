@@ -1,7 +1,7 @@
 //! Emitted CUDA on the CPU, for tests: a text and a call in, the bytes of its results out, or what is wrong with the text.
 //!
 //! A text is compiled, unmodified, by the machine's C++ compiler behind `shim/cuda_on_cpu.h`; a runner executes the launches
-//! of its contract as `runtime` would, every thread as a fiber (`shim/runner.cpp`). Found are: accesses outside an array,
+//! of its contract as `runtime` would, every thread as a fiber (`shim/runner.cpp`, `shim/fibers.h`). Found are: accesses outside an array,
 //! misaligned wide accesses, C++'s undefined arithmetic, shared, register and scratch memory read before it is written, barriers
 //! and shuffles that not all threads reach, and with [`Mode::Thread`] races between the threads of a block.
 //!
@@ -54,6 +54,17 @@ impl<'a> Call<'a> {
     /// A call with aligned arrays, in ascending order.
     pub fn new(text: &'a Kernel, kernel: &'a program::Kernel, bindings: &'a Bindings, inputs: &[&'a [u8]]) -> Call<'a> {
         Call { text, kernel, bindings, inputs: inputs.to_vec(), aligned: true, order: 0 }
+    }
+}
+
+impl Call<'_> {
+    /// How many threads its launches have between them: what running it takes, roughly.
+    pub fn threads(&self) -> u64 {
+        let launched = self.text.launches.iter().map(|launch| {
+            let blocks = launch.grid.iter().map(|extent| extent.evaluate(self).max(0) as u64).fold(1, u64::saturating_mul);
+            launch.block.iter().map(|extent| u64::from(*extent)).fold(blocks, u64::saturating_mul)
+        });
+        launched.fold(0, u64::saturating_add)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::Mode;
 use crate::error::Error;
 
 const HEADER: &str = include_str!("../shim/cuda_on_cpu.h");
+const FIBERS: &str = include_str!("../shim/fibers.h");
 const RUNNER: &str = include_str!("../shim/runner.cpp");
 
 /// Texts of one shared object: the more, the less the compiler starts; the fewer, the less is compiled anew after a change.
@@ -91,12 +92,13 @@ impl Toolchain {
         if std::is_x86_feature_detected!("fma") {
             options.push("-mfma".into());
         }
-        let salt = key(&[&version, &options.join(" "), HEADER, RUNNER]);
+        let salt = key(&[&version, &options.join(" "), HEADER, FIBERS, RUNNER]);
         let folder = folder.join(&salt);
         fs::create_dir_all(&folder).map_err(|error| tool("can't make", &folder, error))?;
         let folder = folder.canonicalize().map_err(|error| tool("can't find", &folder, error))?;
         let toolchain = Toolchain { compiler, mode, options, salt, runner: folder.join("runner"), folder };
         toolchain.write("cuda_on_cpu.h", HEADER)?;
+        toolchain.write("fibers.h", FIBERS)?;
         toolchain.write("runner.cpp", RUNNER)?;
         toolchain.build_runner()?;
         Ok(toolchain)
