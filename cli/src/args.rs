@@ -27,6 +27,11 @@ pub enum Command {
     Bench(Bench),
     /// Describe a diagnostic's code, such as GK0203
     Explain(Explain),
+    /// Lay programs out in the usual way, in place
+    ///
+    /// Comments stay, and so does what a program means; a file with syntax errors is left alone. Lines come out ending in LF,
+    /// whatever they ended in (CRLF becomes LF), and a byte-order mark is dropped.
+    Fmt(Fmt),
     /// Look at or empty the cache of compiled kernels
     Cache(Cache),
     /// Say what of driver, device, NVRTC and cache works, and what to do about the rest
@@ -144,6 +149,16 @@ pub struct Bench {
 pub struct Explain {
     /// A code such as GK0203
     pub code: String,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Fmt {
+    /// .gk files, or - for standard input to standard output
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Change nothing; print the names of files that are not formatted, and exit with 1 if there are any
+    #[arg(long)]
+    pub check: bool,
 }
 
 #[derive(Debug, Arguments)]

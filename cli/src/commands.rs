@@ -7,6 +7,7 @@ pub mod compile;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod fmt;
 pub mod run;
 pub mod setup;
 pub mod version;

@@ -21,6 +21,8 @@ pub struct Text {
     pub source: Source,
     /// Problems with the text itself; checking makes no sense if there are any.
     pub problems: Vec<Diagnostic>,
+    /// A byte-order mark stood before it.
+    pub marked: bool,
 }
 
 /// Reads a program; `-` is standard input.
@@ -43,18 +45,19 @@ pub fn read(path: &Path) -> Result<Text, Failure> {
     if bytes.len() as u64 > LARGEST {
         return Err(Failure::input(format!("{name} is longer than any program: more than {} MiB", LARGEST >> 20)));
     }
+    let marked = bytes.starts_with(b"\xef\xbb\xbf");
     let text = match String::from_utf8(bytes) {
-        Ok(text) => Text { source: Source::new(name, text), problems: Vec::new() },
+        Ok(text) => Text { source: Source::new(name, text), problems: Vec::new(), marked },
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let bad = error.as_bytes()[valid];
             let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
             // The byte-order mark, which `Source` drops, shifts the place; the rest before it is as it was.
-            let at = valid.saturating_sub(if error.as_bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 });
+            let at = valid.saturating_sub(if marked { 3 } else { 0 });
             let message = format!("the text is not UTF-8: byte 0x{bad:02x}");
             let problem =
                 Diagnostic::error(2, Span::new(at, at + '\u{fffd}'.len_utf8()), message, "here").help("save the file as UTF-8");
-            Text { source, problems: vec![problem] }
+            Text { source, problems: vec![problem], marked }
         }
     };
     report::keep("program.gk", text.source.text());
@@ -87,7 +90,7 @@ pub struct Loaded {
 
 /// Reads and checks a program, and shows its problems.
 pub fn load(path: &Path, format: Format) -> Result<Loaded, Failure> {
-    let Text { source, problems } = read(path)?;
+    let Text { source, problems, .. } = read(path)?;
     if refused(&problems) {
         show(&source, &problems, format);
         return Err(Failure::shown());

@@ -62,6 +62,7 @@ fn run() -> u8 {
         Command::Run(args) => commands::run::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Explain(args) => commands::explain::run(args),
+        Command::Fmt(args) => commands::fmt::run(args),
         Command::Cache(args) => commands::cache::run(args),
         Command::Doctor => commands::doctor::run(),
         Command::Setup => commands::setup::run(),
