@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use gpukc_dsl::call::Bindings;
+use gpukc_dsl::call::{Bindings, Values};
 use gpukc_dsl::program::{DimId, ExprKind, Kernel, Literal, Ranged, ScalarId};
 
-use crate::formula::{Environment, Formula};
+use crate::formula::Formula;
 use crate::size;
 
 /// Knowledge about the calls that a text will serve. The default serves every call.
@@ -28,16 +28,16 @@ pub struct Facts {
 
 struct Known<'a>(&'a Facts, std::cell::Cell<bool>);
 
-impl Environment for Known<'_> {
-    fn dim(&self, id: DimId) -> i64 {
+impl Values for Known<'_> {
+    fn dim(&self, id: DimId) -> Option<i64> {
         let value = self.0.literal.get(&id).or_else(|| self.0.dims.get(&id));
         self.1.set(self.1.get() && value.is_some());
-        value.copied().unwrap_or(0)
+        value.copied()
     }
-    fn scalar(&self, id: ScalarId) -> i64 {
+    fn scalar(&self, id: ScalarId) -> Option<Literal> {
         let value = self.0.scalars.get(&id);
         self.1.set(self.1.get() && value.is_some());
-        value.copied().unwrap_or(0)
+        value.map(|value| Literal::Int(i128::from(*value)))
     }
 }
 

@@ -1,8 +1,12 @@
 //! Integer formulas over a call's dims and integer scalars: extents, launch sizes, strides. The host evaluates them.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use gpukc_dsl::program::{DimId, ScalarId};
+use gpukc_dsl::arena::Arena;
+use gpukc_dsl::call::{Values, evaluate_in};
+use gpukc_dsl::program::{DimId, Expr, ExprId, ExprKind, Kernel, Literal, ScalarId};
 
 /// A formula. Build it with the functions below, which fold constants, so that texts stay short.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +19,59 @@ pub enum Formula {
     Scalar(ScalarId, String),
     /// Two formulas combined.
     Binary(Op, Box<Formula>, Box<Formula>),
+    /// Any other expression of the language over dims and scalars.
+    Expression(Arc<Expression>),
+}
+
+/// An integer expression of a kernel, on its own: a launch knows no kernel.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    exprs: Arena<Expr>,
+    root: ExprId,
+    /// As it would be written. Equal texts of one kernel mean the same, since casts are written and names have one type.
+    text: String,
+}
+
+impl Expression {
+    /// The expression `root`; `None` unless it is known at the call.
+    pub fn of(kernel: &Kernel, root: ExprId) -> Option<Expression> {
+        let mut exprs = Arena::default();
+        let copied = copy(kernel, root, &mut exprs)?;
+        Some(Expression { exprs, root: copied, text: gpukc_dsl::program::print::expr(kernel, root) })
+    }
+}
+
+fn copy(kernel: &Kernel, id: ExprId, exprs: &mut Arena<Expr>) -> Option<ExprId> {
+    let expr = &kernel.exprs[id];
+    let mut below = |id: ExprId| copy(kernel, id, exprs);
+    let kind = match &expr.kind {
+        ExprKind::Literal(_) | ExprKind::Dim(_) | ExprKind::Scalar(_) => expr.kind.clone(),
+        ExprKind::Unary(op, a) => ExprKind::Unary(*op, below(*a)?),
+        ExprKind::Cast(a) => ExprKind::Cast(below(*a)?),
+        ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, below(*a)?, below(*b)?),
+        ExprKind::If { condition, then, otherwise } => {
+            ExprKind::If { condition: below(*condition)?, then: below(*then)?, otherwise: below(*otherwise)? }
+        }
+        ExprKind::Builtin(builtin, arguments) => {
+            ExprKind::Builtin(*builtin, arguments.iter().map(|a| below(*a)).collect::<Option<Vec<_>>>()?)
+        }
+        ExprKind::Variable(_) | ExprKind::Read { .. } | ExprKind::Reduce(_) | ExprKind::Call(..) | ExprKind::Local(_) => return None,
+    };
+    Some(exprs.push(Expr { kind, ty: expr.ty, span: expr.span }))
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Expression) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Expression {}
+
+impl Hash for Expression {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
 }
 
 /// How two formulas combine. All saturate at the ends of `i64`; division by zero gives zero.
@@ -61,14 +118,6 @@ impl Op {
             Op::Max => a.max(b),
         }
     }
-}
-
-/// What dims and scalars are at a call.
-pub trait Environment {
-    /// The value of a dim.
-    fn dim(&self, id: DimId) -> i64;
-    /// The value of an integer scalar parameter.
-    fn scalar(&self, id: ScalarId) -> i64;
 }
 
 impl Formula {
@@ -120,13 +169,18 @@ impl Formula {
     pub fn constant(&self) -> Option<i64> {
         if let Formula::Constant(value) = self { Some(*value) } else { None }
     }
-    /// The value at a call.
-    pub fn evaluate(&self, environment: &impl Environment) -> i64 {
+    /// The value at a call; what is unknown counts as 0.
+    pub fn evaluate(&self, values: &impl Values) -> i64 {
+        let integer = |value: Option<Literal>| match value {
+            Some(Literal::Int(value)) => value as i64,
+            _ => 0,
+        };
         match self {
             Formula::Constant(value) => *value,
-            Formula::Dim(id, _) => environment.dim(*id),
-            Formula::Scalar(id, _) => environment.scalar(*id),
-            Formula::Binary(op, a, b) => op.apply(a.evaluate(environment), b.evaluate(environment)),
+            Formula::Dim(id, _) => values.dim(*id).unwrap_or(0),
+            Formula::Scalar(id, _) => integer(values.scalar(*id)),
+            Formula::Binary(op, a, b) => op.apply(a.evaluate(values), b.evaluate(values)),
+            Formula::Expression(expression) => integer(evaluate_in(&expression.exprs, values, expression.root)),
         }
     }
 }
@@ -144,6 +198,7 @@ impl fmt::Display for Formula {
                 return match formula {
                     Formula::Constant(value) => write!(f, "{value}"),
                     Formula::Dim(_, name) | Formula::Scalar(_, name) => f.write_str(name),
+                    Formula::Expression(expression) => write!(f, "[{}]", expression.text),
                     Formula::Binary(..) => Ok(()),
                 };
             };

@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::facts::Facts;
 use crate::plan::Plan;
 
-pub use group::{Group, Schedule};
+pub use group::{Group, Schedule, is_plain};
 
 /// The plan of one kernel and the device functions that it calls.
 #[derive(Clone, Debug)]

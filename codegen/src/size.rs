@@ -1,13 +1,23 @@
 //! From the typed program's integer expressions to [`Formula`]s (extents, constants) and linear forms (subscripts).
 
+use std::sync::Arc;
+
 use gpukc_dsl::program::{ExprId, ExprKind, Kernel, Literal, Ranged, VariableId};
 use gpukc_dsl::types::{BinaryOp, Builtin, Type};
 
 use crate::facts::Facts;
-use crate::formula::{Formula, Op};
+use crate::formula::{Expression, Formula, Op};
 
-/// The formula of an integer expression over literals, dims and integer scalars; `None` if it is anything else.
+/// The formula of an integer expression over literals, dims and scalars; `None` if it is anything else.
 pub fn formula(kernel: &Kernel, facts: &Facts, id: ExprId) -> Option<Formula> {
+    arithmetic(kernel, facts, id).or_else(|| {
+        let integer = kernel.exprs[id].ty.is_integer();
+        integer.then(|| Expression::of(kernel, id)).flatten().map(|expression| Formula::Expression(Arc::new(expression)))
+    })
+}
+
+/// What formulas have operators for.
+fn arithmetic(kernel: &Kernel, facts: &Facts, id: ExprId) -> Option<Formula> {
     let expr = &kernel.exprs[id];
     Some(match &expr.kind {
         ExprKind::Literal(Literal::Int(value)) => Formula::Constant(i64::try_from(*value).ok()?),

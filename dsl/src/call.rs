@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::arena::Arena;
 use crate::program::*;
 use crate::source::{Source, Span};
 use crate::types::{BinaryOp, Builtin, Type, UnaryOp};
@@ -331,13 +332,36 @@ pub fn integer(kernel: &Kernel, bindings: &Bindings, expr: ExprId) -> i64 {
 /// 0. `None` if it mentions anything else (variables, arrays, functions of the program), or does not have a value in `f64`
 /// arithmetic (the transcendental functions).
 pub fn evaluate(kernel: &Kernel, bindings: &Bindings, expr: ExprId) -> Option<Literal> {
-    let node = &kernel.exprs[expr];
+    evaluate_in(&kernel.exprs, bindings, expr)
+}
+
+/// What dims and scalars are at a call.
+pub trait Values {
+    /// The value of a dim, if it is known.
+    fn dim(&self, id: DimId) -> Option<i64>;
+    /// The value of a scalar parameter, if it is known.
+    fn scalar(&self, id: ScalarId) -> Option<Literal>;
+}
+
+impl Values for Bindings {
+    fn dim(&self, id: DimId) -> Option<i64> {
+        self.dims.get(id.index()).copied()
+    }
+    fn scalar(&self, id: ScalarId) -> Option<Literal> {
+        self.scalars.get(id.index()).copied()
+    }
+}
+
+/// [`evaluate`] for expressions outside of a kernel.
+pub fn evaluate_in(exprs: &Arena<Expr>, values: &impl Values, expr: ExprId) -> Option<Literal> {
+    let node = &exprs[expr];
     let ty = node.ty;
-    let value = match &node.kind {
+    let value = |id: ExprId| evaluate_in(exprs, values, id);
+    Some(match &node.kind {
         ExprKind::Literal(value) => *value,
-        ExprKind::Dim(dim) => Literal::Int(i128::from(*bindings.dims.get(dim.index())?)),
-        ExprKind::Scalar(scalar) => *bindings.scalars.get(scalar.index())?,
-        ExprKind::Unary(op, a) => match (op, evaluate(kernel, bindings, *a)?) {
+        ExprKind::Dim(dim) => Literal::Int(i128::from(values.dim(*dim)?)),
+        ExprKind::Scalar(scalar) => values.scalar(*scalar)?,
+        ExprKind::Unary(op, a) => match (op, value(*a)?) {
             (UnaryOp::Negate, Literal::Int(a)) => Literal::Int(wrap(ty, -a)),
             (UnaryOp::Negate, Literal::Float(a)) => Literal::Float(-a),
             (UnaryOp::Not, Literal::Bool(a)) => Literal::Bool(!a),
@@ -345,25 +369,24 @@ pub fn evaluate(kernel: &Kernel, bindings: &Bindings, expr: ExprId) -> Option<Li
             _ => return None,
         },
         ExprKind::Binary(op, a, b) => {
-            let a = evaluate(kernel, bindings, *a)?;
+            let a = value(*a)?;
             match (op, a) {
-                (BinaryOp::And, Literal::Bool(false)) | (BinaryOp::Or, Literal::Bool(true)) => return Some(a),
-                _ => binary(*op, ty, a, evaluate(kernel, bindings, *b)?)?,
+                (BinaryOp::And, Literal::Bool(false)) | (BinaryOp::Or, Literal::Bool(true)) => a,
+                _ => binary(*op, ty, a, value(*b)?)?,
             }
         }
-        ExprKind::Cast(a) => cast(ty, evaluate(kernel, bindings, *a)?),
-        ExprKind::If { condition, then, otherwise } => match evaluate(kernel, bindings, *condition)? {
-            Literal::Bool(true) => evaluate(kernel, bindings, *then)?,
-            Literal::Bool(false) => evaluate(kernel, bindings, *otherwise)?,
+        ExprKind::Cast(a) => cast(ty, value(*a)?),
+        ExprKind::If { condition, then, otherwise } => match value(*condition)? {
+            Literal::Bool(true) => value(*then)?,
+            Literal::Bool(false) => value(*otherwise)?,
             _ => return None,
         },
         ExprKind::Builtin(builtin, arguments) => {
-            let arguments: Option<Vec<Literal>> = arguments.iter().map(|&e| evaluate(kernel, bindings, e)).collect();
+            let arguments: Option<Vec<Literal>> = arguments.iter().map(|&e| value(e)).collect();
             call(*builtin, ty, &arguments?)?
         }
         _ => return None,
-    };
-    Some(value)
+    })
 }
 
 /// An integer modulo the type's range.
@@ -552,6 +575,29 @@ pub fn scalar_bits(ty: Type, value: ScalarValue) -> u64 {
             Type::Bf16 => u64::from((round_to(ty, v) as f32).to_bits() >> 16),
             _ => u64::from(f16_bits(v)),
         },
+    }
+}
+
+/// The value of a scalar whose bits are these: the inverse of [`scalar_bits`].
+pub fn scalar_value(ty: Type, bits: u64) -> ScalarValue {
+    match ty {
+        Type::Bool => Literal::Bool(bits & 1 != 0),
+        Type::F64 => Literal::Float(f64::from_bits(bits)),
+        Type::F32 => Literal::Float(f64::from(f32::from_bits(bits as u32))),
+        Type::Bf16 => Literal::Float(f64::from(f32::from_bits((bits as u32) << 16))),
+        Type::F16 => Literal::Float(f16_value(bits as u16)),
+        integer => Literal::Int(wrap(integer, i128::from(bits))),
+    }
+}
+
+fn f16_value(bits: u16) -> f64 {
+    let sign = if bits & 0x8000 != 0 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    match exponent {
+        0 => sign * fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => sign * f64::INFINITY,
+        31 => f64::NAN,
+        _ => sign * (1024.0 + fraction) * 2f64.powi(exponent - 25),
     }
 }
 

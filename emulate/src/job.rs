@@ -1,9 +1,9 @@
 //! Calls as the runner reads them, and its results: the host side of a launch, as `runtime` does it.
 
-use gpukc_codegen::formula::{Environment, Formula};
+use gpukc_codegen::formula::Formula;
 use gpukc_codegen::kernel::{Argument, Launch, REPORT_WORDS};
 use gpukc_dsl::call::scalar_bits;
-use gpukc_dsl::program::{ArrayId, DimId, Literal, Parameter, Role, ScalarId};
+use gpukc_dsl::program::{ArrayId, Parameter, Role};
 use gpukc_dsl::types::Type;
 
 use crate::error::Error;
@@ -19,19 +19,6 @@ const POISON: u64 = 0xff;
 /// Results that are not written shall be noticed, by other bytes than copied poison.
 const UNTOUCHED: u64 = 0xcb;
 const GIVEN: u64 = 256;
-
-impl Environment for Call<'_> {
-    fn dim(&self, id: DimId) -> i64 {
-        self.bindings.dims.get(id.index()).copied().unwrap_or(0)
-    }
-    fn scalar(&self, id: ScalarId) -> i64 {
-        match self.bindings.scalars.get(id.index()) {
-            Some(Literal::Int(value)) => *value as i64,
-            Some(Literal::Bool(value)) => i64::from(*value),
-            _ => 0,
-        }
-    }
-}
 
 /// Words and bytes of a job.
 #[derive(Default)]
@@ -117,7 +104,7 @@ fn encode_buffers(call: &Call, out: &mut Writer) -> Result<Buffers, Error> {
         arrays.push((id, place as u64));
     }
     for scratch in &call.text.scratch {
-        let bytes = scratch.bytes.evaluate(call);
+        let bytes = scratch.bytes.evaluate(call.bindings);
         let fits = u64::try_from(bytes).ok().filter(|bytes| *bytes < 1 << 40);
         let bytes = fits.ok_or_else(|| Error::Contract(format!("scratch `{}` would have {bytes} bytes", scratch.name)))?;
         out.buffer(bytes, 0, if scratch.zeroed { ZEROS } else { POISON }, false);
@@ -136,7 +123,7 @@ fn bytes_of(call: &Call, id: ArrayId) -> Result<u64, Error> {
 
 /// The grid at this call; none if it is empty.
 fn grid(launch: &Launch, call: &Call) -> Result<Option<[i64; 3]>, Error> {
-    let grid = [0, 1, 2].map(|axis| launch.grid[axis].evaluate(call));
+    let grid = [0, 1, 2].map(|axis| launch.grid[axis].evaluate(call.bindings));
     if grid.contains(&0) {
         return Ok(None);
     }
@@ -172,7 +159,7 @@ fn encode_argument(call: &Call, argument: &Argument, buffers: &Buffers) -> Resul
 }
 
 fn size(formula: &Formula, ty: Type, call: &Call) -> Result<(usize, u64), Error> {
-    let value = formula.evaluate(call);
+    let value = formula.evaluate(call.bindings);
     match ty {
         Type::I64 => Ok((8, value as u64)),
         Type::I32 if i32::try_from(value).is_ok() => Ok((4, u64::from(value as u32))),

@@ -61,7 +61,7 @@ impl Call<'_> {
     /// How many threads its launches have between them: what running it takes, roughly.
     pub fn threads(&self) -> u64 {
         let launched = self.text.launches.iter().map(|launch| {
-            let blocks = launch.grid.iter().map(|extent| extent.evaluate(self).max(0) as u64).fold(1, u64::saturating_mul);
+            let blocks = launch.grid.iter().map(|extent| extent.evaluate(self.bindings).max(0) as u64).fold(1, u64::saturating_mul);
             launch.block.iter().map(|extent| u64::from(*extent)).fold(blocks, u64::saturating_mul)
         });
         launched.fold(0, u64::saturating_add)

@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule};
-use gpukc_codegen::formula::{Environment, Formula};
+use gpukc_codegen::formula::Formula;
 use gpukc_codegen::kernel::{Argument, Kernel, Launch, REPORT_WORDS};
-use gpukc_dsl::call::{Bindings, scalar_bits};
+use gpukc_dsl::call::{Bindings, Values, scalar_bits, scalar_value};
 use gpukc_dsl::program::{self, ArrayId, DimId, Literal, Role, ScalarId};
 use gpukc_dsl::types::Type;
 
@@ -49,24 +49,6 @@ pub struct Shape {
     pub extents: Vec<i64>,
 }
 
-impl Scalar {
-    /// An integer's value; 0 for floats, which no formula mentions.
-    fn integer(self) -> i64 {
-        let bits = self.bits;
-        match self.ty {
-            Type::Bool => i64::from(bits & 1 != 0),
-            Type::I8 => i64::from(bits as i8),
-            Type::I16 => i64::from(bits as i16),
-            Type::I32 => i64::from(bits as i32),
-            Type::U8 => i64::from(bits as u8),
-            Type::U16 => i64::from(bits as u16),
-            Type::U32 => i64::from(bits as u32),
-            Type::I64 | Type::U64 => bits as i64,
-            Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => 0,
-        }
-    }
-}
-
 impl Shape {
     /// Its size in bytes, if it is one.
     pub fn bytes(&self) -> Option<usize> {
@@ -93,12 +75,12 @@ impl Call {
     }
 }
 
-impl Environment for Call {
-    fn dim(&self, id: DimId) -> i64 {
-        self.dims.get(id.index()).copied().unwrap_or(0)
+impl Values for Call {
+    fn dim(&self, id: DimId) -> Option<i64> {
+        self.dims.get(id.index()).copied()
     }
-    fn scalar(&self, id: ScalarId) -> i64 {
-        self.scalars.get(id.index()).map_or(0, |scalar| scalar.integer())
+    fn scalar(&self, id: ScalarId) -> Option<Literal> {
+        self.scalars.get(id.index()).map(|scalar| scalar_value(scalar.ty, scalar.bits))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every schedule needs of a reduction: its accumulator, identity, step and combination; and reductions in place, which
 //! one thread computes where they stand.
 
-use gpukc_dsl::program::{ExprId, ExprKind, Order, Reduce};
+use gpukc_dsl::program::{Direction, ExprId, ExprKind, Order, Reduce, Scan};
 use gpukc_dsl::types::{BinaryOp, Reducer, Type};
 
 use super::context::Lowering;
@@ -112,12 +112,9 @@ impl Lowering<'_> {
     /// A reduction that the current thread computes on the spot.
     pub fn reduce_in_place(&mut self, id: ExprId) -> Result<Expr, Error> {
         let reduction = self.reduction(id)?;
-        let span = self.kernel.exprs[id].span;
         let result = match &reduction.reduce.order {
-            // A scan that no schedule took: of floats in the scan order, which a serial loop does not follow.
-            Order::Scan(_) if !is_exact(&reduction) => {
-                return Err(Error::limit(span, "a float scan inside another reduction or under a condition"));
-            }
+            // A scan that no schedule took, each element by itself.
+            Order::Scan(_) if !is_exact(&reduction) => self.in_order(&reduction, "last_of_scan", None)?,
             Order::Exact | Order::Scan(_) => self.loops(&reduction)?,
             // One run: its terms ascend in one accumulator.
             Order::Sharing(_) if self.constant_terms(&reduction).is_some_and(|n| n <= SHORTEST_RUN) => {
@@ -247,6 +244,13 @@ impl Lowering<'_> {
         let ty = self.index_type();
         let ranges = &reduction.reduce.variables;
         let mut rest = if self.facts.narrow { term.cast(ty) } else { term };
+        if let (Order::Scan(Scan { direction: Direction::Backward, .. }), [range]) = (&reduction.reduce.order, ranges.as_slice()) {
+            let last = self.index(range.hi)? - int(1);
+            let wish = self.kernel.variables[range.variable].name.clone();
+            let bound = self.local(&wish, ty, last - rest);
+            self.variables.insert(range.variable, bound);
+            return Ok(());
+        }
         for (depth, range) in ranges.iter().enumerate().rev() {
             let lo = self.index(range.lo)?;
             let wish = self.kernel.variables[range.variable].name.clone();

@@ -9,12 +9,9 @@
 
 use std::collections::BTreeSet;
 
-use gpukc_dsl::program::{
-    Array, ArrayId, Attributes, Bounds, Expr, ExprId, ExprKind, Kernel, Ranged, Reduce, Role, Statement, StatementKind, Subscript,
-    VariableId,
-};
-use gpukc_dsl::types::Type;
+use gpukc_dsl::program::{Attributes, ExprId, ExprKind, Kernel, Ranged, Reduce, Statement, StatementKind, VariableId};
 
+use super::extract;
 use crate::facts::Facts;
 use crate::size;
 use crate::walk;
@@ -84,51 +81,10 @@ impl Hoister<'_> {
             return;
         }
         let variables = free_variables(self.kernel, root, scope);
-        let from_zero = |v: &Ranged| {
-            size::formula(self.kernel, self.facts, v.lo).and_then(|lo| lo.constant()).is_some_and(|lo| lo >= 0)
-                && size::formula(self.kernel, self.facts, v.hi).is_some()
-        };
-        if !variables.iter().all(from_zero) {
-            return;
+        if extract::can_range(self.kernel, self.facts, &variables) {
+            let hoisted = extract::into_let(self.kernel, root, reduce.reducer.name(), variables, self.attributes);
+            self.hoisted.push(hoisted);
         }
-        let array = self.temporary(&reduce, root, &variables);
-        let whole = self.kernel.exprs[root].clone();
-        let span = whole.span;
-        let value = self.kernel.exprs.push(whole);
-        let subscripts: Vec<Subscript> = variables
-            .iter()
-            .map(|v| {
-                let kind = ExprKind::Variable(v.variable);
-                Subscript { index: self.kernel.exprs.push(Expr { kind, ty: Type::I64, span }), bounds: Bounds::Proved }
-            })
-            .collect();
-        self.kernel.exprs[root].kind = ExprKind::Read { array, subscripts: subscripts.clone() };
-        self.hoisted.push(Statement {
-            array,
-            variables,
-            subscripts,
-            value,
-            kind: StatementKind::Define,
-            attributes: self.attributes.clone(),
-            span,
-        });
-    }
-
-    fn temporary(&mut self, reduce: &Reduce, root: ExprId, variables: &[Ranged]) -> ArrayId {
-        let stem = reduce.reducer.name();
-        let taken = |name: &str| self.kernel.arrays.iter().any(|(_, a)| a.name == name);
-        let mut number = 1;
-        while taken(&format!("{stem}{number}")) {
-            number += 1;
-        }
-        let root = &self.kernel.exprs[root];
-        self.kernel.arrays.push(Array {
-            name: format!("{stem}{number}"),
-            span: root.span,
-            element: root.ty,
-            shape: variables.iter().map(|v| v.hi).collect(),
-            role: Role::Let,
-        })
     }
 }
 
