@@ -1,9 +1,11 @@
 //! Compiled kernels on disk. A miss is always an answer: whatever is wrong with folder or entry, the caller compiles.
 //!
-//! An entry is one file, `<64 hexadecimal digits>.gkc`, named after its [`Key`]. It is written beside its place and renamed,
-//! so that readers see all of it or nothing, and many processes may fill the cache at once. Inside: a magic word with the
-//! format's number, the key, the form, lengths, the notes and the image, and a checksum over everything before it.
-//! Reading touches the file's time, and writing drops the least recently used entries beyond the size bound.
+//! An entry is one file, `<64 hexadecimal digits>.gkc`, named after the digest of its [`Key`]. It is written beside its place
+//! and renamed, so that readers see all of it or nothing, and many processes may fill the cache at once. Reading touches the
+//! file's time, and writing drops the least recently used entries beyond the size bound. Code is run that lies here, so folder
+//! and entry must belong to the user (or to root).
+
+mod entry;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,52 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::locate::set;
-use crate::nvrtc::Form;
+pub use entry::{Entry, Key, Parsed, parse, serialise};
 
-/// Format version: part of every key and every file.
-const FORMAT: u32 = 1;
-const MAGIC: [u8; 8] = *b"gpukc\x00k1";
-const HEADER: usize = 8 + 32 + 4 + 4 + 8;
-const CHECKSUM: usize = 32;
+use crate::locate::set;
+
 const EXTENSION: &str = "gkc";
 const TEMPORARY: &str = ".gkc-tmp-";
+/// A temporary file of this age is of a process that was killed: writing one takes milliseconds.
+const STALE: Duration = Duration::from_secs(600);
 /// An entry beyond this is not read: it is none of ours.
 const LARGEST: u64 = 1 << 30;
-
-/// A digest of all that a binary depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key([u8; 32]);
-
-impl Key {
-    /// The key of the given parts, in order. Lengths are hashed too, so that no two lists of parts run into one another.
-    pub fn of(parts: &[&[u8]]) -> Key {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&FORMAT.to_le_bytes());
-        for part in parts {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
-        Key(*hasher.finalize().as_bytes())
-    }
-    fn file_name(&self) -> String {
-        let mut name: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        name.push('.');
-        name.push_str(EXTENSION);
-        name
-    }
-}
-
-/// What is kept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// Machine code or PTX.
-    pub form: Form,
-    /// A line for people and the compiler's log: `kernel arch`, newline, log.
-    pub notes: String,
-    /// The code.
-    pub image: Vec<u8>,
-}
 
 /// What a look-up says: an entry, or none and perhaps why that is strange.
 #[derive(Debug, Default)]
@@ -128,9 +94,10 @@ impl Cache {
     /// Looks a key up.
     pub fn get(&self, key: &Key) -> Lookup {
         let Some(folder) = &self.folder else { return Lookup::default() };
-        let path = folder.join(key.file_name());
-        match read(&path) {
-            Ok(bytes) => match parse(&bytes, Some(key)) {
+        let path = place(folder, key);
+        let warning = |text: String| Lookup { entry: None, warning: Some(text) };
+        match ours(folder).and_then(|()| read(&path)) {
+            Ok(bytes) => match parse(&bytes).and_then(|parsed| parsed.entry(key)) {
                 Ok(entry) => {
                     touch(&path);
                     Lookup { entry: Some(entry), warning: None }
@@ -138,41 +105,32 @@ impl Cache {
                 Err(why) => {
                     // Out of the way, so that the next one finds a good entry; if that fails too, the write will say so.
                     let _ = fs::remove_file(&path);
-                    Lookup { entry: None, warning: Some(format!("the cache entry {} is damaged ({why})", path.display())) }
+                    warning(format!("the cache entry {} is damaged ({why})", path.display()))
                 }
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Lookup::default(),
-            Err(error) => Lookup { entry: None, warning: Some(format!("the cache can't be read: {}: {error}", path.display())) },
+            Err(error) => warning(format!("the cache can't be read: {}: {error}", path.display())),
         }
     }
 
     /// Keeps an entry. If that fails, says why.
     pub fn put(&self, key: &Key, entry: &Entry) -> Option<String> {
         let folder = self.folder.as_ref()?;
-        let warning = |error: io::Error| Some(format!("the cache can't be written: {}: {error}", folder.display()));
-        if let Err(error) = self.write(folder, key, entry) {
-            return warning(error);
+        let bytes = serialise(key, entry);
+        let mut written = write(folder, key, &bytes);
+        // Where others clear the cache meanwhile, folder or file may be gone before the file has its name.
+        for _ in 0..10 {
+            if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                written = write(folder, key, &bytes);
+            }
         }
-        self.evict(folder);
-        None
-    }
-
-    fn write(&self, folder: &Path, key: &Key, entry: &Entry) -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        // A name that no other thread or process uses; stale ones of killed processes are swept by `evict`.
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = folder.join(format!("{TEMPORARY}{}-{number}-{nanos:x}", std::process::id()));
-        let result = File::options().write(true).create_new(true).open(&temporary).and_then(|mut file| {
-            file.write_all(&serialise(key, entry))?;
-            drop(file);
-            fs::rename(&temporary, folder.join(key.file_name()))
-        });
-        if result.is_err() {
-            let _ = fs::remove_file(&temporary);
+        match written {
+            Ok(()) => {
+                self.evict(folder);
+                None
+            }
+            Err(error) => Some(format!("the cache can't be written: {}: {error}", folder.display())),
         }
-        result
     }
 
     /// Drops the least recently used entries beyond the bound, and temporary files that no one will finish.
@@ -187,7 +145,7 @@ impl Cache {
             if is_entry(&path) {
                 total = total.saturating_add(data.len());
                 files.push((used, data.len(), path));
-            } else if is_temporary(&path) && used.elapsed().is_ok_and(|age| age > Duration::from_secs(3600)) {
+            } else if is_temporary(&path) && used.elapsed().is_ok_and(|age| age > STALE) {
                 let _ = fs::remove_file(&path);
             }
         }
@@ -201,8 +159,10 @@ impl Cache {
             if total <= goal {
                 break;
             }
-            if fs::remove_file(&path).is_ok() {
-                total -= bytes;
+            // Another process may have dropped it meanwhile: gone is gone.
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+                _ => total -= bytes,
             }
         }
     }
@@ -221,11 +181,11 @@ impl Cache {
             if !is_entry(&path) {
                 continue;
             }
-            let key_of_name = path.file_stem().and_then(OsStr::to_str).and_then(parse_key);
-            let notes = match (read(&path), verify) {
-                (Err(error), _) => Err(error.to_string()),
-                (Ok(bytes), true) => parse(&bytes, key_of_name.as_ref()).map(|entry| entry.notes),
-                (Ok(bytes), false) => notes_of(&bytes),
+            let name = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+            let notes = if verify {
+                read(&path).map_err(|error| error.to_string()).and_then(|bytes| parse(&bytes)?.notes(name))
+            } else {
+                read_notes(&path)
             };
             let notes = notes.map(|notes| notes.lines().next().unwrap_or("").to_owned());
             list.push(Listed { path, bytes: data.len(), used: data.modified().unwrap_or(SystemTime::UNIX_EPOCH), notes });
@@ -241,36 +201,70 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             other => other?,
         };
-        let mut count = 0;
+        let (mut count, mut failure) = (0, None);
         for path in entries.flatten().map(|entry| entry.path()) {
             if is_entry(&path) || is_temporary(&path) {
                 match fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => failure = Some(error),
                     _ => count += usize::from(is_entry(&path)),
                 }
             }
         }
-        Ok(count)
+        failure.map_or(Ok(count), Err)
     }
 }
 
 fn is_entry(path: &Path) -> bool {
-    path.extension() == Some(OsStr::new(EXTENSION)) && path.file_stem().and_then(OsStr::to_str).and_then(parse_key).is_some()
+    let hexadecimal = |name: &str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    path.extension() == Some(OsStr::new(EXTENSION)) && path.file_stem().and_then(OsStr::to_str).is_some_and(hexadecimal)
 }
 
 fn is_temporary(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(TEMPORARY))
 }
 
-fn parse_key(text: &str) -> Option<Key> {
-    let mut key = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
-        return None;
+/// Where a key's entry lies.
+fn place(folder: &Path, key: &Key) -> PathBuf {
+    folder.join(key.name()).with_extension(EXTENSION)
+}
+
+/// An error if it belongs to someone else, who could have put anything there.
+fn ours(path: &Path) -> io::Result<()> {
+    trusted(&fs::metadata(path)?)
+}
+
+#[cfg(unix)]
+fn trusted(data: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let owner = data.uid();
+    if owner == 0 || owner == rustix::process::geteuid().as_raw() {
+        return Ok(());
     }
-    for (at, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    Err(io::Error::other("it belongs to another user; set GPUKC_CACHE_DIR to a folder of your own"))
+}
+
+#[cfg(not(unix))]
+fn trusted(_: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+fn write(folder: &Path, key: &Key, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    ours(folder)?;
+    // A name that no other thread or process uses; stale ones of killed processes are swept by `evict`.
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = folder.join(format!("{TEMPORARY}{}-{number}-{nanos:x}", std::process::id()));
+    let result = File::options().write(true).create_new(true).open(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        drop(file);
+        fs::rename(&temporary, place(folder, key))
+    });
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
-    Some(Key(key))
+    result
 }
 
 /// Reads a regular file of a sane size.
@@ -280,13 +274,29 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is no regular file"));
     }
     let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    if length > LARGEST {
+    let data = file.metadata()?;
+    trusted(&data)?;
+    if data.len() > LARGEST {
         return Err(io::Error::other("it is larger than any entry"));
     }
-    let mut bytes = Vec::with_capacity(length as usize);
+    let mut bytes = Vec::with_capacity(data.len() as usize);
     file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The notes alone, unverified.
+fn read_notes(path: &Path) -> Result<String, String> {
+    let told = |error: io::Error| error.to_string();
+    if !fs::metadata(path).map_err(told)?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut file = File::open(path).map_err(told)?;
+    let mut bytes = Vec::new();
+    Read::by_ref(&mut file).take(entry::HEADER as u64).read_to_end(&mut bytes).map_err(told)?;
+    let (_, [length, ..]) = entry::header(&bytes)?;
+    let mut notes = Vec::new();
+    file.take(length.min(1 << 20)).read_to_end(&mut notes).map_err(told)?;
+    Ok(String::from_utf8_lossy(&notes).into_owned())
 }
 
 /// Marks a file as used now; in a cache that can't be written it stays as it is.
@@ -294,59 +304,4 @@ fn touch(path: &Path) {
     if let Ok(file) = File::options().append(true).open(path) {
         let _ = file.set_modified(SystemTime::now());
     }
-}
-
-fn serialise(key: &Key, entry: &Entry) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER + entry.notes.len() + entry.image.len() + CHECKSUM);
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&key.0);
-    bytes.extend_from_slice(&u32::from(entry.form == Form::Ptx).to_le_bytes());
-    bytes.extend_from_slice(&(entry.notes.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&(entry.image.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(entry.notes.as_bytes());
-    bytes.extend_from_slice(&entry.image);
-    let checksum = blake3::hash(&bytes);
-    bytes.extend_from_slice(checksum.as_bytes());
-    bytes
-}
-
-/// A file's header, notes and image.
-type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
-
-/// Splits a file into its parts by its lengths; the checksum comes after them.
-fn split(bytes: &[u8]) -> Result<Parts<'_>, String> {
-    let header = bytes.get(..HEADER).ok_or("too short")?;
-    if header[..8] != MAGIC {
-        return Err("another format".to_owned());
-    }
-    let notes = u64::from(u32::from_le_bytes(header[44..48].try_into().unwrap_or_default()));
-    let image = u64::from_le_bytes(header[48..56].try_into().unwrap_or_default());
-    let whole = (HEADER as u64 + CHECKSUM as u64).checked_add(notes).and_then(|sum| sum.checked_add(image));
-    if whole != Some(bytes.len() as u64) {
-        return Err("another length than it states".to_owned());
-    }
-    let (notes, rest) = bytes[HEADER..].split_at(notes as usize);
-    Ok((header, notes, &rest[..image as usize]))
-}
-
-fn notes_of(bytes: &[u8]) -> Result<String, String> {
-    let (_, notes, _) = split(bytes)?;
-    Ok(String::from_utf8_lossy(notes).into_owned())
-}
-
-fn parse(bytes: &[u8], key: Option<&Key>) -> Result<Entry, String> {
-    let (header, notes, image) = split(bytes)?;
-    let (body, checksum) = bytes.split_at(bytes.len() - CHECKSUM);
-    if blake3::hash(body).as_bytes() != checksum {
-        return Err("wrong checksum".to_owned());
-    }
-    if key.is_some_and(|key| header[8..40] != key.0) {
-        return Err("another key".to_owned());
-    }
-    let form = match header[40..44] {
-        [0, 0, 0, 0] => Form::Cubin,
-        [1, 0, 0, 0] => Form::Ptx,
-        _ => return Err("unknown form".to_owned()),
-    };
-    Ok(Entry { form, notes: String::from_utf8_lossy(notes).into_owned(), image: image.to_vec() })
 }

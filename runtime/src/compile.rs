@@ -1,6 +1,7 @@
 //! CUDA text to a binary for one target, through the cache.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpukc_codegen::target::Target;
@@ -16,6 +17,7 @@ pub struct Compiler {
     pub cache: Cache,
     located: OnceLock<Result<Located, Error>>,
     nvrtc: OnceLock<Result<Nvrtc, Error>>,
+    warned: AtomicBool,
 }
 
 /// A compiled kernel.
@@ -33,7 +35,7 @@ pub struct Binary {
     pub hit: bool,
     /// How long it took.
     pub time: Duration,
-    /// What is wrong with the cache, if something is; to be said at most once.
+    /// What is wrong with the cache, if something is. Of all binaries of a compiler one has it at most.
     pub warning: Option<String>,
 }
 
@@ -49,7 +51,7 @@ pub enum Wanted {
 impl Compiler {
     /// A compiler with this cache.
     pub fn new(cache: Cache) -> Compiler {
-        Compiler { cache, located: OnceLock::new(), nvrtc: OnceLock::new() }
+        Compiler { cache, located: OnceLock::new(), nvrtc: OnceLock::new(), warned: AtomicBool::new(false) }
     }
 
     /// Where NVRTC is.
@@ -97,7 +99,8 @@ impl Compiler {
         let time = start.elapsed();
         let notes = format!("{kernel} {}\n{}", resolved.architecture, compiled.log);
         let entry = Entry { form: resolved.form, notes, image: compiled.image };
-        let warning = lookup.warning.or(self.cache.put(&key, &entry));
+        let warning = self.cache.put(&key, &entry);
+        let warning = lookup.warning.or(warning).filter(|_| !self.warned.swap(true, Ordering::Relaxed));
         Ok(Binary {
             form: entry.form,
             architecture: resolved.architecture,

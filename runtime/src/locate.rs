@@ -7,6 +7,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -23,15 +24,17 @@ pub struct Located {
     pub version: (u32, Option<u32>),
     /// Its size in bytes.
     pub bytes: u64,
+    /// The linker's mark of this very build, where it has one.
+    pub build: Option<String>,
     /// Where it was found, for people.
     pub origin: String,
 }
 
 impl Located {
-    /// What binaries depend on: version and size, not the place or the date of installation.
+    /// What binaries depend on: version, size and build, not the place or the date of installation.
     pub fn identity(&self) -> String {
         let minor = self.version.1.map_or("?".to_owned(), |minor| minor.to_string());
-        format!("nvrtc {}.{minor} {}", self.version.0, self.bytes)
+        format!("nvrtc {}.{minor} {} {}", self.version.0, self.bytes, self.build.as_deref().unwrap_or("-"))
     }
 }
 
@@ -138,7 +141,17 @@ fn describe(path: &Path, origin: &str) -> Option<Located> {
         (None, Some((found, _))) => (found.0, Some(found.1)),
         (None, None) => (0, None),
     };
-    Some(Located { path: path.to_owned(), builtins: builtins.map(|(_, path)| path), version, bytes, origin: origin.to_owned() })
+    let builtins = builtins.map(|(_, path)| path);
+    Some(Located { path: path.to_owned(), builtins, version, bytes, build: build_of(path), origin: origin.to_owned() })
+}
+
+/// The build id of an ELF file: a note of 20 bytes near its start.
+fn build_of(path: &Path) -> Option<String> {
+    const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let mut start = Vec::new();
+    fs::File::open(path).ok()?.take(4096).read_to_end(&mut start).ok()?;
+    let at = start.windows(NOTE.len()).position(|window| window == NOTE)? + NOTE.len();
+    Some(start.get(at..at + 20)?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The newest NVRTC in a folder.
@@ -299,6 +312,20 @@ mod tests {
     }
 
     #[test]
+    fn builds_of_one_size_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libnvrtc.so.13");
+        let identity = |mark: u8| {
+            let mut bytes = b"\x7fELF.....\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0".to_vec();
+            bytes.extend([mark; 30]);
+            fs::write(&path, bytes).unwrap();
+            describe(&path, "here").unwrap().identity()
+        };
+        assert_eq!(identity(0xab), format!("nvrtc 13.? 55 {}", "ab".repeat(20)));
+        assert_ne!(identity(0xab), identity(0xac));
+    }
+
+    #[test]
     fn a_wheel_and_a_toolkit_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let wheel = folder.path().join("nvidia/cu13/lib");
@@ -306,7 +333,7 @@ mod tests {
         fs::write(wheel.join("libnvrtc.so.13"), b"12345").unwrap();
         fs::write(wheel.join("libnvrtc-builtins.so.13.1"), b"").unwrap();
         let found = in_packages(folder.path(), "here").unwrap();
-        assert_eq!(found.identity(), "nvrtc 13.1 5");
+        assert_eq!(found.identity(), "nvrtc 13.1 5 -");
         assert_eq!(found.builtins, Some(wheel.join("libnvrtc-builtins.so.13.1")));
         let toolkit = folder.path().join("cuda/targets/x86_64-linux/lib");
         fs::create_dir_all(&toolkit).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use gpukc_runtime::cache::{Cache, Entry, Key};
+use gpukc_runtime::cache::{Cache, Entry, Key, parse, serialise};
 use gpukc_runtime::nvrtc::Form;
 
 fn entry(number: usize) -> Entry {
@@ -63,6 +63,8 @@ fn every_damage_is_a_miss() {
         fs::write(&path, &good[..length]).unwrap();
         assert!(cache.get(&key(1)).entry.is_none(), "cut to {length}");
     }
+    fs::write(&path, [good.as_slice(), b"more"].concat()).unwrap();
+    assert!(cache.get(&key(1)).entry.is_none(), "longer than it states");
     // Another's entry under this name.
     cache.put(&key(2), &entry(2));
     let other = files(&cache).into_iter().find(|file| *file != path).unwrap();
@@ -72,6 +74,64 @@ fn every_damage_is_a_miss() {
     // And after all that it works.
     assert_eq!(cache.put(&key(1), &entry(1)), None);
     assert_eq!(cache.get(&key(1)).entry, Some(entry(1)));
+}
+
+/// An entry that is sound but for its key, as after a collision of digests: only the whole key tells.
+#[test]
+fn the_whole_key_decides() {
+    let bytes = serialise(&key(1), &entry(1));
+    assert_eq!(parse(&bytes).unwrap().entry(&key(1)), Ok(entry(1)));
+    assert_eq!(parse(&bytes).unwrap().entry(&key(2)), Err("another key".to_owned()));
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path());
+    cache.put(&key(1), &entry(1));
+    let renamed = folder.path().join(format!("{}.gkc", "0".repeat(64)));
+    fs::rename(&files(&cache)[0], &renamed).unwrap();
+    assert_eq!(cache.list(true).unwrap()[0].notes, Err("another key".to_owned()));
+    assert_eq!(cache.list(false).unwrap()[0].notes, Ok("kernel1 sm_90".to_owned()));
+}
+
+/// Whoever owns a file may have written any code into it.
+#[cfg(unix)]
+#[test]
+fn what_belongs_to_others_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path());
+    cache.put(&key(1), &entry(1));
+    let path = files(&cache).remove(0);
+    // Only root can give files away.
+    if std::os::unix::fs::chown(&path, Some(54321), None).is_err() {
+        return;
+    }
+    let lookup = cache.get(&key(1));
+    assert!(lookup.entry.is_none() && lookup.warning.unwrap().contains("another user"));
+    assert_eq!(cache.put(&key(1), &entry(1)), None);
+    assert_eq!(cache.get(&key(1)).entry, Some(entry(1)));
+    std::os::unix::fs::chown(folder.path(), Some(54321), None).unwrap();
+    let lookup = cache.get(&key(1));
+    assert!(lookup.entry.is_none() && lookup.warning.unwrap().contains("GPUKC_CACHE_DIR"));
+    assert!(cache.put(&key(2), &entry(2)).is_some());
+    assert_eq!(files(&cache).len(), 1);
+}
+
+/// What a process leaves that was killed while it wrote goes with a later write, once nobody can be writing it any more.
+#[test]
+fn stale_temporary_files_are_swept() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path());
+    let age = |name: &str, seconds: u64| {
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(seconds)).unwrap();
+    };
+    age(".gkc-tmp-1-0-a", 700);
+    age(".gkc-tmp-2-0-a", 5);
+    age("notes.txt", 700);
+    cache.put(&key(1), &entry(1));
+    let names: Vec<_> = files(&cache).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(names.len(), 3);
+    assert!(!names.contains(&".gkc-tmp-1-0-a".to_owned()));
+    assert_eq!(cache.clear().unwrap(), 1);
+    assert_eq!(files(&cache).len(), 1);
 }
 
 #[test]
@@ -85,12 +145,17 @@ fn odd_folders_are_misses_with_one_warning() {
     // A folder where the entry should be.
     let cache = Cache::at(folder.path());
     cache.put(&key(1), &entry(1));
-    let path = files(&cache).into_iter().find(|path| path.extension().is_some()).unwrap();
+    let path = files(&cache).into_iter().find(|path| path.extension() == Some("gkc".as_ref())).unwrap();
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let lookup = cache.get(&key(1));
     assert!(lookup.entry.is_none() && lookup.warning.is_some());
     assert!(cache.put(&key(1), &entry(1)).is_some());
+    let names: Vec<_> = files(&cache).into_iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    assert!(!names.iter().any(|name| name.to_str().unwrap().starts_with(".gkc-tmp-")), "{names:?}");
+    cache.put(&key(2), &entry(2));
+    assert!(cache.clear().is_err());
+    assert!(cache.get(&key(2)).entry.is_none(), "the rest is cleared nevertheless");
     assert!(Cache::off().get(&key(1)).entry.is_none());
     assert_eq!(Cache::off().put(&key(1), &entry(1)), None);
 }

@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask test | accept | gpu`. Each runs cargo and tools of the machine; nothing is hidden: every command
+//! Project tasks: `cargo xtask test | accept | stress | gpu`. Each runs cargo and tools of the machine; nothing is hidden: every command
 //! is printed before it runs.
 
 mod accept;
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask test                 format, lints, and every test that needs no GPU (fetches NVRTC if there is none)
 cargo xtask accept [FILTER]      write the snapshots of the cases whose name contains FILTER; remove stale ones
+cargo xtask stress SECONDS       processes that fill one cache and are killed meanwhile, for so long
 cargo xtask gpu                  the device tests, on this machine's GPU
 cargo xtask gpu --bundle DIR     a folder that runs them on a machine without Rust: copy it there, then ./run.sh
 ";
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ["test"] => test::test(),
         ["accept"] => accept::accept(""),
         ["accept", filter] => accept::accept(filter),
+        ["stress", seconds] => test::stress(seconds),
         ["gpu"] => test::gpu(),
         ["gpu", "--bundle", folder] => bundle::bundle(folder.as_ref()),
         _ => {

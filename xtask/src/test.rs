@@ -29,6 +29,11 @@ pub fn test() -> Result<()> {
     ))
 }
 
+/// The cache under processes that are killed, for as long as asked.
+pub fn stress(seconds: &str) -> Result<()> {
+    run(&mut cargo(&["test", "--release", "--package", "gpukc-runtime", "--test", "stress", "--", "--seconds", seconds]))
+}
+
 /// The tests of the feature `device`, on this machine's GPU.
 pub fn gpu() -> Result<()> {
     let nvrtc = nvrtc::provide()?;
