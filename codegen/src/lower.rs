@@ -19,6 +19,7 @@ mod reduction;
 mod rows;
 mod scan;
 mod split;
+mod stencil;
 mod tiled;
 mod transpose;
 

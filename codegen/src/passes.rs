@@ -4,6 +4,7 @@ use gpukc_dsl::program::Kernel;
 
 use crate::facts::Facts;
 
+mod center_windows;
 mod extract;
 mod hoist_reductions;
 mod hoist_scans;
@@ -16,8 +17,11 @@ pub struct Pass {
 }
 
 /// The passes, in order.
-pub const PASSES: &[Pass] =
-    &[Pass { name: "hoist_scans", run: hoist_scans::run }, Pass { name: "hoist_reductions", run: hoist_reductions::run }];
+pub const PASSES: &[Pass] = &[
+    Pass { name: "center_windows", run: center_windows::run },
+    Pass { name: "hoist_scans", run: hoist_scans::run },
+    Pass { name: "hoist_reductions", run: hoist_reductions::run },
+];
 
 /// Runs every pass; `after` sees the kernel after each.
 pub fn run(kernel: &mut Kernel, facts: &Facts, mut after: impl FnMut(&Pass, &Kernel)) {

@@ -7,6 +7,7 @@ use gpukc_dsl::types::Type;
 
 use super::Lowered;
 use super::place::{Place, Places};
+use super::read::Staged;
 use crate::emit::DeviceFunction;
 use crate::emit::names::Namer;
 use crate::error::Error;
@@ -43,6 +44,9 @@ pub struct Lowering<'a> {
     pub flat: Option<Flat>,
     /// Boundary rules have nothing to do at the moment: every read lies inside.
     pub interior: bool,
+    /// Reads that a tile in shared memory serves, and where the element lies in the tile.
+    pub staged: BTreeMap<ExprId, Staged>,
+    pub tile_position: BTreeMap<VariableId, Expr>,
     /// The pack that collects neighbouring results at the moment.
     pub output_pack: Option<Expr>,
     blocks: Vec<Block>,
@@ -85,6 +89,8 @@ impl<'a> Lowering<'a> {
             computed: BTreeMap::new(),
             flat: None,
             interior: false,
+            staged: BTreeMap::new(),
+            tile_position: BTreeMap::new(),
             output_pack: None,
             blocks: Vec::new(),
         };

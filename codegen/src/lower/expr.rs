@@ -30,7 +30,10 @@ impl Lowering<'_> {
             }
             ExprKind::Scalar(scalar) => Ok(self.scalar(*scalar)),
             ExprKind::Local(_) => Err(Error::Bug("a local outside of a function".into())),
-            ExprKind::Read { array, subscripts } => self.read(*array, &subscripts.clone()),
+            ExprKind::Read { array, subscripts } => match self.staged.get(&id).cloned() {
+                Some(staged) => self.staged_read(&staged, subscripts),
+                None => self.read(*array, subscripts),
+            },
             ExprKind::Reduce(_) => self.reduce_in_place(id),
             ExprKind::Unary(op, x) => {
                 let x = self.value(*x)?;

@@ -3,6 +3,7 @@
 //!
 //! *Wide*: where the elements of all arrays run together, a block takes a tile of them by 16-byte accesses, loads first, then
 //! arithmetic, then stores; the last tile, and all tiles of misaligned arrays, go element by element.
+//! *Stencil*: where an array is read around the element, see `stencil`.
 //! *Tiled*: over two and more dimensions, see `tiled`.
 //! *Strided*: otherwise a grid-stride loop numbers the points of the left side, the fastest variable along neighbouring threads.
 
@@ -31,6 +32,10 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
             continue;
         }
         lowering.begin_launch(&[statement.array]);
+        if let Some(stencil) = super::stencil::stencil(lowering, &statement) {
+            super::stencil::lower(lowering, &statement, &stencil)?;
+            continue;
+        }
         match wide_shape(lowering, &statement) {
             Some(wide) => lower_wide(lowering, &statement, &wide)?,
             None if super::tiled::applies(lowering, &statement) => super::tiled::lower(lowering, &statement)?,

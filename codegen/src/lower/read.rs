@@ -1,6 +1,6 @@
 //! Reads: where an element lies, what keeps a subscript in range, and `let`s that are computed where they are read.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript, VariableId};
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
@@ -19,6 +19,38 @@ pub struct Inside {
     pub constant: Option<ExprId>,
 }
 
+/// A tile in shared memory that serves reads around the element.
+#[derive(Clone)]
+pub struct Staged {
+    pub tile: Expr,
+    /// The variables of its axes.
+    pub axes: Vec<VariableId>,
+    /// The offset of its first element from the first that the block computes.
+    pub low: Vec<i64>,
+}
+
+/// The prelude's function for a rule that moves an index.
+fn rule_function(bounds: &Bounds) -> Option<&'static str> {
+    match bounds {
+        Bounds::Clamp => Some("clamp_index"),
+        Bounds::Wrap => Some("wrap_index"),
+        Bounds::Mirror => Some("mirror_index"),
+        Bounds::Symmetric => Some("symmetric_index"),
+        Bounds::Proved | Bounds::Assumed | Bounds::Checked | Bounds::Constant(_) | Bounds::Drop => None,
+    }
+}
+
+/// The sum with a constant, constants at the end of `index` taken in.
+fn plus(index: Expr, constant: i64) -> Expr {
+    let ended = match &index {
+        Expr::Binary("+", a, b) => b.constant().map(|b| (a, b as i64)),
+        Expr::Binary("-", a, b) => b.constant().map(|b| (a, -(b as i64))),
+        _ => None,
+    };
+    let (index, constant) = ended.map_or((index.clone(), constant), |(a, b)| ((**a).clone(), b + constant));
+    if constant < 0 { index - int(-constant) } else { index + int(constant) }
+}
+
 impl Lowering<'_> {
     pub fn read(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Expr, Error> {
         if let Some(element) = self.chip.get(&array) {
@@ -33,7 +65,8 @@ impl Lowering<'_> {
         let (indices, conditions) = self.guarded_indices(array, subscripts)?;
         let offset = self.row_major(array, indices)?;
         let element = self.pointer(array).at(offset);
-        self.guard(array, subscripts, conditions, element)
+        let can_fail = subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
+        self.guard(array, conditions, element, can_fail && !self.interior)
     }
 
     /// A `let` that is computed where it is read: its value with the subscripts for its variables.
@@ -140,36 +173,83 @@ impl Lowering<'_> {
                 indices.push(index);
                 continue;
             }
-            let rule = match subscript.bounds {
-                Bounds::Proved | Bounds::Assumed => None,
-                Bounds::Clamp => Some("clamp_index"),
-                Bounds::Wrap => Some("wrap_index"),
-                Bounds::Mirror => Some("mirror_index"),
-                Bounds::Symmetric => Some("symmetric_index"),
-                Bounds::Checked | Bounds::Constant(_) | Bounds::Drop => None,
-            };
-            let extent = self.array_extent(array, axis)?;
-            let extent = if self.facts.narrow && extent.constant().is_none() { extent.cast(Type::I64) } else { extent };
-            let mut index = self.named_index(index);
-            if let Some(rule) = rule {
-                // Both of one type: an offset may leave 31 bits before the rule brings it back.
-                index = call(rule, vec![index.cast(Type::I64), extent.clone().cast(Type::I64)]);
-            }
-            let inside = match subscript.bounds {
-                Bounds::Constant(_) | Bounds::Drop => Some(int(0).binary("<=", index.clone()).and(index.clone().less(extent))),
-                Bounds::Checked => Some(self.check(array, axis, subscript, index.clone(), extent)),
-                // Only an empty array can be left through a rule.
-                _ if extent.constant().is_some_and(|n| n > 0) => None,
-                _ => {
-                    index = self.named_index(index);
-                    Some(self.check(array, axis, subscript, index.clone(), extent))
-                }
-            };
-            let constant = if let Bounds::Constant(value) = subscript.bounds { Some(value) } else { None };
-            conditions.extend(inside.map(|condition| Inside { condition, constant }));
+            let (index, inside) = self.guarded_index(array, axis, subscript, index)?;
+            conditions.extend(inside);
             indices.push(index);
         }
         Ok((indices, conditions))
+    }
+
+    /// An index after its boundary rule, and the condition under which the element may be touched.
+    fn guarded_index(
+        &mut self,
+        array: ArrayId,
+        axis: usize,
+        subscript: &Subscript,
+        index: Expr,
+    ) -> Result<(Expr, Option<Inside>), Error> {
+        let extent = self.array_extent(array, axis)?;
+        let extent = if self.facts.narrow && extent.constant().is_none() { extent.cast(Type::I64) } else { extent };
+        let mut index = self.named_index(index);
+        if let Some(rule) = rule_function(&subscript.bounds) {
+            // Both of one type: an offset may leave 31 bits before the rule brings it back.
+            index = call(rule, vec![index.cast(Type::I64), extent.clone().cast(Type::I64)]);
+        }
+        let inside = match subscript.bounds {
+            Bounds::Constant(_) | Bounds::Drop => Some(int(0).binary("<=", index.clone()).and(index.clone().less(extent))),
+            Bounds::Checked => Some(self.check(array, axis, subscript, index.clone(), extent)),
+            // Only an empty array can be left through a rule.
+            _ if extent.constant().is_some_and(|n| n > 0) => None,
+            _ => {
+                index = self.named_index(index);
+                Some(self.check(array, axis, subscript, index.clone(), extent))
+            }
+        };
+        let constant = if let Bounds::Constant(value) = subscript.bounds { Some(value) } else { None };
+        Ok((index, inside.map(|condition| Inside { condition, constant })))
+    }
+
+    /// The same for an element that a tile stages, of an array that is not empty where it is read.
+    pub fn staged_index(
+        &mut self,
+        array: ArrayId,
+        axis: usize,
+        subscript: &Subscript,
+        index: Expr,
+    ) -> Result<(Expr, Option<Inside>), Error> {
+        let ty = self.index_type();
+        let extent = self.array_extent(array, axis)?;
+        let index = self.local("at", ty, index);
+        if let Some(rule) = rule_function(&subscript.bounds) {
+            return Ok((call(rule, vec![index, extent.cast(ty)]), None));
+        }
+        let constant = if let Bounds::Constant(value) = subscript.bounds { Some(value) } else { None };
+        let condition = int(0).binary("<=", index.clone()).and(index.clone().less(extent));
+        Ok((index, Some(Inside { condition, constant })))
+    }
+
+    /// The element there; where a condition does not hold, its constant.
+    pub fn staged_element(&mut self, array: ArrayId, indices: Vec<Expr>, conditions: Vec<Inside>) -> Result<Expr, Error> {
+        let offset = self.row_major(array, indices)?;
+        let element = self.pointer(array).at(offset);
+        self.guard(array, conditions, element, false)
+    }
+
+    /// A read that a tile in shared memory serves.
+    pub fn staged_read(&mut self, staged: &Staged, subscripts: &[Subscript]) -> Result<Expr, Error> {
+        let global: Vec<Option<Expr>> = staged.axes.iter().map(|v| self.variables.get(v).cloned()).collect();
+        for variable in &staged.axes {
+            if let Some(local) = self.tile_position.get(variable).cloned() {
+                self.variables.insert(*variable, local);
+            }
+        }
+        let batch = subscripts.len() - staged.axes.len();
+        let indices: Result<Vec<Expr>, Error> = subscripts[batch..].iter().map(|s| self.index(s.index)).collect();
+        for (variable, index) in staged.axes.iter().zip(global) {
+            self.variables.extend(index.map(|index| (*variable, index)));
+        }
+        let places = indices?.into_iter().zip(&staged.low).map(|(index, low)| plus(index, -low));
+        Ok(places.fold(staged.tile.clone(), |tile, at| tile.at(at)))
     }
 
     fn check(&mut self, array: ArrayId, axis: usize, subscript: &Subscript, index: Expr, extent: Expr) -> Expr {
@@ -199,7 +279,7 @@ impl Lowering<'_> {
         Ok(offset.unwrap_or(int(0)))
     }
 
-    fn guard(&mut self, array: ArrayId, subscripts: &[Subscript], conditions: Vec<Inside>, element: Expr) -> Result<Expr, Error> {
+    fn guard(&mut self, array: ArrayId, conditions: Vec<Inside>, element: Expr, can_fail: bool) -> Result<Expr, Error> {
         let all = conditions.iter().map(|inside| inside.condition.clone()).reduce(Expr::and);
         let Some(inside) = all else { return Ok(element) };
         let ty = self.kernel.arrays[array].element;
@@ -214,8 +294,6 @@ impl Lowering<'_> {
             });
         }
         let outside = outside.unwrap_or(zero(ty));
-        let can_fail = subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
-        let can_fail = can_fail && !self.interior;
         if !can_fail {
             return Ok(inside.choose(element, outside));
         }

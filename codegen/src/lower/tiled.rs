@@ -1,4 +1,4 @@
-//! Maps over two and more dimensions whose arrays do not run along with the left side: broadcasts, stencils, gathers. A block takes a
+//! Maps over two and more dimensions whose arrays do not run along with the left side: broadcasts, gathers. A block takes a
 //! 32 x 32 tile of the two fastest dimensions, a warp 32 neighbouring elements of a row, so that accesses of a warp are whole
 //! pieces of memory and nothing is divided per element.
 //!
@@ -133,7 +133,7 @@ fn has_rule(lowering: &Lowering, read: ExprId) -> bool {
 }
 
 /// The reduced variables of `value` whose ranges are constants: their lowest and highest values. Others are missing.
-fn constant_ranges(lowering: &Lowering, value: ExprId) -> BTreeMap<VariableId, Option<(i64, i64)>> {
+pub fn constant_ranges(lowering: &Lowering, value: ExprId) -> BTreeMap<VariableId, Option<(i64, i64)>> {
     let mut found = BTreeMap::new();
     walk::walk(lowering.kernel, value, &mut |id| {
         if let ExprKind::Reduce(reduce) = &lowering.kernel.exprs[id].kind {
