@@ -12,6 +12,7 @@ mod contract;
 mod expr;
 mod function;
 mod group;
+mod hints;
 mod map;
 mod place;
 mod read;
@@ -23,7 +24,7 @@ mod stencil;
 mod tiled;
 mod transpose;
 
-use gpukc_dsl::program::{Attributes, Kernel, Program, StatementKind};
+use gpukc_dsl::program::{Kernel, Program, StatementKind};
 
 use crate::emit::DeviceFunction;
 use crate::error::Error;
@@ -43,7 +44,6 @@ pub struct Lowered {
 
 /// Lowers a kernel whose [passes](crate::passes) have run.
 pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowered, Error> {
-    kernel.statements.iter().try_for_each(|statement| refuse_hints(&statement.attributes))?;
     let groups = group::group(kernel, facts);
     let places = place::place(kernel, facts, &groups);
     let mut lowering = context::Lowering::new(program, kernel, facts, places)?;
@@ -59,21 +59,8 @@ pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowere
             Schedule::Accumulate => accumulate::lower(&mut lowering, group)?,
         }
     }
+    lowering.refuse_hints_left()?;
     lowering.finish()
-}
-
-/// No schedule takes hints yet, and a hint that is not honoured is an error.
-fn refuse_hints(attributes: &Attributes) -> Result<(), Error> {
-    let tile = attributes.tile.first().map(|(_, _, span)| ("@tile", *span));
-    let block = attributes.block.map(|(_, span)| ("@block", span));
-    let unroll = attributes.unroll.map(|(_, span)| ("@unroll", span));
-    match tile.or(block).or(unroll) {
-        None => Ok(()),
-        Some((hint, span)) => Err(Error::limit(
-            span,
-            format!("the hint {hint} can't be honoured: schedules choose their sizes themselves; leave it out"),
-        )),
-    }
 }
 
 /// Whether a statement accumulates.

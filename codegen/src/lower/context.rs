@@ -6,6 +6,7 @@ use gpukc_dsl::program::{Array, ArrayId, ExprId, FunctionId, Kernel, Program, Ra
 use gpukc_dsl::types::Type;
 
 use super::Lowered;
+use super::hints::Taken;
 use super::place::{Place, Places};
 use super::read::Staged;
 use crate::emit::DeviceFunction;
@@ -49,6 +50,8 @@ pub struct Lowering<'a> {
     pub tile_position: BTreeMap<VariableId, Expr>,
     /// The pack that collects neighbouring results at the moment.
     pub output_pack: Option<Expr>,
+    /// Hints that schedules have honoured.
+    pub taken: Taken,
     blocks: Vec<Block>,
 }
 
@@ -92,6 +95,7 @@ impl<'a> Lowering<'a> {
             staged: BTreeMap::new(),
             tile_position: BTreeMap::new(),
             output_pack: None,
+            taken: Taken::default(),
             blocks: Vec::new(),
         };
         // Functions have their names before any launch hands out its own.

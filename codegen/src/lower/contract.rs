@@ -73,7 +73,7 @@ struct Sizes {
     outputs: Formula,
 }
 
-fn sizes(lowering: &Lowering, statement: &Statement, reduction: &Reduction, shape: &Shape) -> Result<Sizes, Error> {
+fn sizes(lowering: &mut Lowering, statement: &Statement, reduction: &Reduction, shape: &Shape) -> Result<Sizes, Error> {
     let Order::Sharing(free) = &reduction.reduce.order else { return Err(Error::Bug("a contraction that shares nothing".into())) };
     let wanted = lowering.wanted_runs(free)?;
     let terms = lowering.extent(&shape.term)?;
@@ -81,7 +81,27 @@ fn sizes(lowering: &Lowering, statement: &Statement, reduction: &Reduction, shap
     let run = terms.clone().plus(per_run.clone().minus(1)).div_floor(per_run).times(128).max(512).min(16384);
     let runs = terms.plus(run.clone().minus(1)).div_floor(run.clone()).max(1);
     let outputs = lowering.points(&statement.variables)?;
-    Ok(Sizes { tile: Tile::choose(lowering.facts, &outputs), run, runs, outputs })
+    let tile = asked_tile(lowering, statement, shape)?.unwrap_or_else(|| Tile::choose(lowering.facts, &outputs));
+    Ok(Sizes { tile, run, runs, outputs })
+}
+
+/// The tile that a hint asks for.
+fn asked_tile(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> Result<Option<Tile>, Error> {
+    let variables = [&shape.row, &shape.column, &shape.term].map(|range| range.variable);
+    match lowering.tile_hint(statement, &variables).as_deref() {
+        None => Ok(None),
+        Some([rows, columns, depth]) if rows.unwrap_or(128) == columns.or(*rows).unwrap_or(128) => {
+            match (rows.or(*columns).unwrap_or(128), depth.unwrap_or(8)) {
+                (64, depth @ (8 | 16)) => Ok(Some(Tile { outer: 64, depth })),
+                (128, 8) => Ok(Some(Tile { outer: 128, depth: 8 })),
+                _ => Err(lowering.refuse_tile(
+                    statement,
+                    "a contraction takes 64 x 64 outputs and 8 or 16 terms, or 128 x 128 outputs and 8 terms",
+                )),
+            }
+        }
+        Some(_) => Err(lowering.refuse_tile(statement, "a contraction's tile has as many rows as columns")),
+    }
 }
 
 fn lower_statement(lowering: &mut Lowering, statement: &Statement, id: ExprId, shape: &Shape) -> Result<(), Error> {

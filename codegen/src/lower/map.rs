@@ -32,12 +32,16 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
             continue;
         }
         lowering.begin_launch(&[statement.array]);
-        if let Some(stencil) = super::stencil::stencil(lowering, &statement) {
+        if let Some(stencil) = super::stencil::stencil(lowering, &statement)? {
             super::stencil::lower(lowering, &statement, &stencil)?;
             continue;
         }
         match wide_shape(lowering, &statement) {
-            Some(wide) => lower_wide(lowering, &statement, &wide)?,
+            Some(mut wide) => {
+                wide.threads = lowering.block_hint(&statement)?.unwrap_or(wide.threads);
+                wide.unroll = lowering.unroll_hint(&statement)?.unwrap_or(wide.unroll);
+                lower_wide(lowering, &statement, &wide)?;
+            }
             None if super::tiled::applies(lowering, &statement) => super::tiled::lower(lowering, &statement)?,
             None => lower_strided(lowering, &statement)?,
         }
@@ -60,6 +64,8 @@ struct Wide {
     lanes: u32,
     /// Accesses of each array that a thread has in flight.
     unroll: u32,
+    /// Threads of a block.
+    threads: u32,
     /// Arrays that run along with the left side, and where they are read so.
     along: Vec<(ArrayId, Vec<ExprId>)>,
 }
@@ -111,7 +117,7 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
         }
     }
     let unroll = if along.len() <= 1 { 2 } else { 1 };
-    Some(Wide { lanes: (16 / widest as u32).max(1), unroll, along })
+    Some(Wide { lanes: (16 / widest as u32).max(1), unroll, threads: THREADS, along })
 }
 
 /// Whether subscripts are just these variables, in order.
@@ -122,7 +128,7 @@ pub fn is_identity(kernel: &Kernel, subscripts: &[Subscript], variables: &[Range
 
 fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Result<(), Error> {
     let points = lowering.points(&statement.variables)?;
-    let tile = i64::from(THREADS * wide.lanes * wide.unroll);
+    let tile = i64::from(wide.threads * wide.lanes * wide.unroll);
     let ty = lowering.index_type();
     let count = lowering.size(&points, "points");
     let block = name("blockIdx.x");
@@ -145,21 +151,21 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
     let (otherwise, ()) = lowering.block(|lowering| {
         let hi = lowering.local("end", ty, call("minimum", vec![first.clone() + int(tile), count.clone()]));
         let lo = first.clone() + name("threadIdx.x").cast(Type::I32);
-        lowering.each("i", ty, [lo, hi, int(i64::from(THREADS))], Unroll::By(1), |lowering, i| {
+        lowering.each("i", ty, [lo, hi, int(i64::from(wide.threads))], Unroll::By(1), |lowering, i| {
             store_at(lowering, statement, output.clone(), i)
         })
     })?;
     lowering.push(Node::If { condition, then, otherwise });
     let suffix = suffix(lowering, statement);
-    let notes = wide_notes(lanes, element, wide.unroll);
+    let notes = wide_notes(tile, lanes, element);
     let grid = [points.div_ceil(tile), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "map", notes, grid, [THREADS, 1, 1]);
+    lowering.end_launch(&suffix, "map", notes, grid, [wide.threads, 1, 1]);
     Ok(())
 }
 
-fn wide_notes(lanes: u32, element: Type, unroll: u32) -> Vec<String> {
+fn wide_notes(tile: i64, lanes: u32, element: Type) -> Vec<String> {
     let bytes = lanes as usize * element.size();
-    let mut notes = vec![format!("Element-wise: a block takes one tile of {} elements.", THREADS * lanes * unroll)];
+    let mut notes = vec![format!("Element-wise: a block takes one tile of {tile} elements.")];
     if lanes > 1 {
         notes.push(format!("Neighbouring elements move together ({bytes} bytes a store), so that few instructions carry many bytes;"));
         notes.push("all loads of a thread are issued before the first result is needed. The last tile goes one by one.".into());
@@ -180,7 +186,7 @@ fn wide_tile(
     let position = |step: Option<Expr>| {
         let thread = name("threadIdx.x").cast(Type::I32);
         let within = match step {
-            Some(step) => (step * int(i64::from(THREADS)) + thread) * int(i64::from(lanes)),
+            Some(step) => (step * int(i64::from(wide.threads)) + thread) * int(i64::from(lanes)),
             None => thread * int(i64::from(lanes)),
         };
         first.clone() + within
@@ -260,15 +266,16 @@ fn lower_strided(lowering: &mut Lowering, statement: &Statement) -> Result<(), E
         return Ok(());
     }
     let count = lowering.size(&points, "points");
-    let lo = name("blockIdx.x").cast(ty) * int(i64::from(THREADS)) + name("threadIdx.x").cast(Type::I32);
-    let step = name("gridDim.x").cast(ty) * int(i64::from(THREADS));
+    let threads = lowering.block_hint(statement)?.unwrap_or(THREADS);
+    let lo = name("blockIdx.x").cast(ty) * int(i64::from(threads)) + name("threadIdx.x").cast(Type::I32);
+    let step = name("gridDim.x").cast(ty) * int(i64::from(threads));
     let wish = lowering.point_name(&statement.variables);
     lowering.each(&wish, ty, [lo, count, step], Unroll::By(1), |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         store_element(lowering, statement, pointer.clone())
     })?;
-    let grid = [points.div_ceil(i64::from(THREADS)).min(MOST_BLOCKS), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "map", notes, grid, [THREADS, 1, 1]);
+    let grid = [points.div_ceil(i64::from(threads)).min(MOST_BLOCKS), 1.into(), 1.into()];
+    lowering.end_launch(&suffix, "map", notes, grid, [threads, 1, 1]);
     Ok(())
 }
 

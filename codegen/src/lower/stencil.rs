@@ -56,10 +56,10 @@ struct Halo {
 }
 
 /// The tiling of a statement, if it is a stencil.
-pub fn stencil(lowering: &Lowering, statement: &Statement) -> Option<Stencil> {
+pub fn stencil(lowering: &mut Lowering, statement: &Statement) -> Result<Option<Stencil>, Error> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     if statement.variables.is_empty() || !is_plain(kernel, facts, statement) {
-        return None;
+        return Ok(None);
     }
     let mut arrays = halos(lowering, statement);
     arrays.retain(|halo| halo.taps.values().sum::<i64>() >= FEWEST_TAPS && halo.reach.iter().any(|(low, high)| low != high));
@@ -68,23 +68,44 @@ pub fn stencil(lowering: &Lowering, statement: &Statement) -> Option<Stencil> {
     let reaches = |axis: usize| arrays.iter().any(|halo| halo.reach[axis] != (0, 0));
     let spanned = if rank >= 3 && reaches(rank - 3) { 3 } else { rank.min(2) };
     arrays.retain(|halo| halo.reach[..rank - spanned].iter().all(|reach| *reach == (0, 0)));
-    if arrays.is_empty() {
-        return None;
+    let points = super::group::product(kernel, facts, &statement.variables);
+    let (false, Some(points)) = (arrays.is_empty(), points) else { return Ok(None) };
+    let candidates = candidates(lowering, statement, spanned)?;
+    let fits = |tile: &&Vec<i64>| {
+        let bytes = |halo: &Halo| halo.extents(tile).iter().product::<i64>() * kernel.arrays[halo.array].element.size() as i64;
+        arrays.iter().map(bytes).sum::<i64>() <= MOST_BYTES
+    };
+    let enough = |tile: &&Vec<i64>| !facts.below(&points, FEW_TILES * tile.iter().product::<i64>());
+    let mut fitting = candidates.iter().filter(fits);
+    let tile = fitting.clone().find(enough).or_else(|| fitting.next_back()).cloned();
+    if tile.is_none() && !statement.attributes.tile.is_empty() {
+        return Err(lowering.refuse_tile(statement, "with its halo it does not fit shared memory"));
     }
-    let points = super::group::product(kernel, facts, &statement.variables)?;
-    let candidates: &[&[i64]] = match spanned {
+    Ok(tile.map(|tile| Stencil { tile, arrays }))
+}
+
+/// Tiles to choose from, larger ones first; the one that a hint asks for alone.
+fn candidates(lowering: &mut Lowering, statement: &Statement, spanned: usize) -> Result<Vec<Vec<i64>>, Error> {
+    let usual: &[&[i64]] = match spanned {
         1 => &[&[1024], &[256]],
         2 => &[&[64, 64], &[32, 64], &[16, 32], &[8, 32]],
         _ => &[&[8, 8, 64], &[4, 8, 64], &[2, 8, 32], &[1, 8, 32]],
     };
-    let fits = |tile: &&&[i64]| {
-        let bytes = |halo: &Halo| halo.extents(tile).iter().product::<i64>() * kernel.arrays[halo.array].element.size() as i64;
-        arrays.iter().map(bytes).sum::<i64>() <= MOST_BYTES
+    let variables: Vec<VariableId> = statement.variables.iter().rev().take(spanned).rev().map(|v| v.variable).collect();
+    let Some(wish) = lowering.tile_hint(statement, &variables) else { return Ok(usual.iter().map(|tile| tile.to_vec()).collect()) };
+    let tile: Vec<i64> = wish.iter().zip(usual[0]).map(|(wish, usual)| wish.unwrap_or(*usual)).collect();
+    let legal = match tile.as_slice() {
+        [along] => along % LINE == 0,
+        [across, along] => across % ACROSS == 0 && along % LANES == 0,
+        [_, across, along] => *across == ACROSS && along % LANES == 0,
+        _ => false,
     };
-    let enough = |tile: &&&[i64]| !facts.below(&points, FEW_TILES * tile.iter().product::<i64>());
-    let mut fitting = candidates.iter().filter(fits);
-    let tile = fitting.clone().find(enough).or_else(|| fitting.next_back())?.to_vec();
-    Some(Stencil { tile, arrays })
+    let why = match spanned {
+        1 => "a stencil over one dimension takes a multiple of 256",
+        2 => "a stencil takes a multiple of 8 times a multiple of 32",
+        _ => "a stencil over three dimensions takes any number times 8 times a multiple of 32",
+    };
+    if legal { Ok(vec![tile]) } else { Err(lowering.refuse_tile(statement, why)) }
 }
 
 impl Halo {
