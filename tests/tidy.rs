@@ -16,7 +16,6 @@ const LONG: &[(&str, &str)] = &[
     ("dsl/src/call.rs", "binding and its messages, with their tests"),
     ("dsl/src/parser/recover.rs", "one function for each kind of slip"),
     ("dsl/tests/parse.rs", "a list of programs"),
-    ("runtime/src/launch.rs", "to be split: load, prepare, launch"),
 ];
 
 /// Lines outside tests that may panic: a file, a piece of the line, and why no input, file or environment reaches it.

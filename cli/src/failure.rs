@@ -56,10 +56,12 @@ impl Failure {
             Kind::Bug => 70,
         };
         let mut message = error.to_string();
-        if let (Error::IndexOutOfRange { site, .. }, Some(source)) = (error, source) {
-            let place = source.position(site.span.start as usize);
-            let text = source.slice(site.span);
-            message = format!("{}:{}:{}: {message}, in `{text}`", source.name(), place.line, place.column);
+        if let (Some(span), Some(source)) = (error.span(), source) {
+            let place = source.position(span.start as usize);
+            message = format!("{}:{}:{}: {message}", source.name(), place.line, place.column);
+            if matches!(error, Error::IndexOutOfRange { .. }) {
+                message.push_str(&format!(", in `{}`", source.slice(span)));
+            }
         }
         if let Error::OutOfMemory { memory: Some((free, total)), .. } = error {
             message.push_str(&format!(" ({} of {} free)", bytes_text(*free), bytes_text(*total)));
@@ -68,7 +70,7 @@ impl Failure {
             report::keep("kernel.cu", &rejected.source);
             report::keep("nvrtc.log", &format!("{}\n{}\n\n{}\n", rejected.code, rejected.options.join(" "), rejected.log));
         }
-        Failure::new(status, message, error.help())
+        Failure::new(status, message, Some(error.help()))
     }
     /// Says it, and gives the exit status.
     pub fn tell(self) -> u8 {

@@ -79,7 +79,12 @@ pub fn run_on_gpu(kernel: &Kernel, inputs: &Inputs, ready: &Ready, source: &Sour
     let call = Call::new(kernel, &inputs.bindings);
     let names = |id: ArrayId| kernel.arrays[id].name.clone();
     let outcome = ready.program.run(&call, &bytes(kernel, inputs), &kernel.results, &names);
-    let outcome = outcome.map_err(|error| Failure::runtime(&error, Some(source)))?;
+    let outcome = outcome.map_err(|mut error| {
+        if let Error::OutOfMemory { memory: Some((free, _)), fits, .. } = &mut error {
+            *fits = launch::fitting(kernel, ready.program.kernel(), &inputs.bindings, *free);
+        }
+        Failure::runtime(&error, Some(source))
+    })?;
     let tensor = |(&id, bytes): (&ArrayId, &Vec<u8>)| {
         let extents = &inputs.bindings.extents[id.index()];
         Tensor::from_bytes(kernel.arrays[id].element, extents, bytes)

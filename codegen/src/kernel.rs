@@ -45,6 +45,8 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// In the order of the function's parameters.
     pub arguments: Vec<Argument>,
+    /// The statements that it computes, in the source.
+    pub span: Span,
 }
 
 /// What a launch passes.

@@ -36,12 +36,13 @@ pub fn plan(program: &Program, kernel: &Typed, _target: Target, facts: &Facts) -
 pub fn compile(program: &Program, kernel: &Typed, target: Target, facts: &Facts) -> Result<Kernel, Error> {
     let lowered = plan(program, kernel, target, facts)?;
     let source = emit::emit(&lowered.plan, &lowered.functions);
-    let launches = lowered.plan.launches.iter().map(|launch| Launch {
+    let launches = lowered.plan.launches.iter().zip(&lowered.spans).map(|(launch, &span)| Launch {
         entry: launch.entry.clone(),
         grid: launch.grid.clone(),
         block: launch.block,
         shared_bytes: 0,
         arguments: launch.parameters.iter().map(|p| p.argument.clone()).collect(),
+        span,
     });
     Ok(Kernel {
         name: kernel.name.clone(),

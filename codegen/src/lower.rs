@@ -25,6 +25,7 @@ mod tiled;
 mod transpose;
 
 use gpukc_dsl::program::{Kernel, Program, StatementKind};
+use gpukc_dsl::source::Span;
 
 use crate::emit::DeviceFunction;
 use crate::error::Error;
@@ -40,6 +41,8 @@ pub struct Lowered {
     pub plan: Plan,
     /// Functions of the program and of the mathematical library, callees first.
     pub functions: Vec<DeviceFunction>,
+    /// By launch: the statements that it computes.
+    pub spans: Vec<Span>,
 }
 
 /// Lowers a kernel whose [passes](crate::passes) have run.
@@ -47,6 +50,7 @@ pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowere
     let groups = group::group(kernel, facts);
     let places = place::place(kernel, facts, &groups);
     let mut lowering = context::Lowering::new(program, kernel, facts, places)?;
+    let mut spans = Vec::new();
     for group in &groups {
         match group.schedule {
             Schedule::Map => map::lower(&mut lowering, group)?,
@@ -58,9 +62,13 @@ pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowere
             Schedule::Scan => scan::lower(&mut lowering, group)?,
             Schedule::Accumulate => accumulate::lower(&mut lowering, group)?,
         }
+        let statements = group.statements.iter().map(|&number| kernel.statements[number].span);
+        if let Some(span) = statements.reduce(Span::to) {
+            spans.resize(lowering.plan.launches.len(), span);
+        }
     }
     lowering.refuse_hints_left()?;
-    lowering.finish()
+    lowering.finish(spans)
 }
 
 /// Whether a statement accumulates.

@@ -15,7 +15,7 @@ use gpukc_codegen::formula::Formula;
 use gpukc_codegen::kernel::{Argument, Kernel, Launch};
 use gpukc_dsl::call::{self, CallArgument};
 use gpukc_dsl::program::{self, DimId, Parameter};
-use gpukc_dsl::source::Source;
+use gpukc_dsl::source::{Source, Span};
 use gpukc_dsl::types::Type;
 use gpukc_emulate::{Call, Emulator, Error, Mode};
 
@@ -45,6 +45,7 @@ fn planted(kernel: &program::Kernel, source: &str) -> Kernel {
             Argument::Array(kernel.results[0]),
             Argument::Size(Formula::Dim(DimId::new(0), "n".into()), Type::I32),
         ],
+        span: Span::new(0, 0),
     };
     Kernel { name: "planted".into(), source: source.into(), scratch: Vec::new(), launches: vec![launch], sites: Vec::new() }
 }

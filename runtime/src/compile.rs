@@ -29,6 +29,8 @@ pub struct Binary {
     pub architecture: String,
     /// The code.
     pub image: Vec<u8>,
+    /// The version of NVRTC that made it, as far as its files' names tell.
+    pub nvrtc: (u32, Option<u32>),
     /// The compiler's log: registers, spills, warnings.
     pub log: String,
     /// Whether it came from the cache.
@@ -68,7 +70,8 @@ impl Compiler {
     /// Compiles the text of a kernel. `extra` are more options, after ours. A hit doesn't load NVRTC.
     pub fn compile(&self, source: &str, kernel: &str, target: Target, wanted: Wanted, extra: &[String]) -> Result<Binary, Error> {
         let start = Instant::now();
-        let identity = self.located()?.identity();
+        let located = self.located()?;
+        let (identity, version) = (located.identity(), located.version);
         // The architecture that NVRTC ends up with follows from the target and NVRTC itself; both are in the key.
         let base = options("", extra);
         let mut parts: Vec<&[u8]> = vec![source.as_bytes(), identity.as_bytes()];
@@ -81,7 +84,16 @@ impl Compiler {
             let (head, log) = entry.notes.split_once('\n').unwrap_or((&entry.notes, ""));
             let architecture = head.rsplit(' ').next().unwrap_or("").to_owned();
             let (log, time) = (log.to_owned(), start.elapsed());
-            return Ok(Binary { form: entry.form, architecture, image: entry.image, log, hit: true, time, warning: None });
+            return Ok(Binary {
+                form: entry.form,
+                architecture,
+                image: entry.image,
+                nvrtc: version,
+                log,
+                hit: true,
+                time,
+                warning: None,
+            });
         }
         let nvrtc = self.nvrtc()?;
         let mut resolved = nvrtc.resolve(target)?;
@@ -105,6 +117,7 @@ impl Compiler {
             form: entry.form,
             architecture: resolved.architecture,
             image: entry.image,
+            nvrtc: version,
             log: compiled.log,
             hit: false,
             time,

@@ -120,6 +120,7 @@ impl Device {
 
     /// Makes its context this thread's, as most driver calls need.
     pub(crate) fn enter(&self) -> Result<&'static Driver, Error> {
+        self.0.driver.same_process()?;
         self.0.driver.context_set(self.0.context)?;
         Ok(self.0.driver)
     }
@@ -150,6 +151,9 @@ impl Device {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.driver.same_process().is_err() {
+            return;
+        }
         if self.driver.context_set(self.context).is_ok() {
             let _ = self.driver.stream_synchronize(self.stream);
             self.driver.stream_destroy(self.stream);

@@ -126,6 +126,8 @@ functions! {
 /// The driver library of this process, started.
 pub struct Driver {
     functions: Functions,
+    /// The process that started it: one forked from it can't use it.
+    process: u32,
     /// Never closed.
     _library: ManuallyDrop<Library>,
 }
@@ -133,7 +135,8 @@ pub struct Driver {
 /// Opens and starts the driver, once for the process.
 pub fn driver() -> Result<&'static Driver, Error> {
     static DRIVER: OnceLock<Result<Driver, Missing>> = OnceLock::new();
-    DRIVER.get_or_init(open).as_ref().map_err(|missing| missing.clone().into())
+    let driver = DRIVER.get_or_init(open).as_ref().map_err(Missing::clone)?;
+    driver.same_process().map(|()| driver)
 }
 
 fn open() -> Result<Driver, Missing> {
@@ -143,7 +146,7 @@ fn open() -> Result<Driver, Missing> {
         unsafe { Library::new(*name) }.ok()
     });
     let library = ManuallyDrop::new(library.ok_or(Missing::Driver)?);
-    let driver = Driver { functions: Functions::of(&library)?, _library: library };
+    let driver = Driver { functions: Functions::of(&library)?, process: std::process::id(), _library: library };
     // SAFETY: takes no pointer; 0 is the only flag there is.
     match unsafe { (driver.functions.init)(0) } {
         0 => Ok(driver),
@@ -166,15 +169,17 @@ impl Driver {
     fn check(&self, call: &'static str, code: Status) -> Result<(), Error> {
         const OUT_OF_MEMORY: Status = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Status;
         const NO_DEVICE: Status = CUresult::CUDA_ERROR_NO_DEVICE as Status;
-        const PTX_TOO_NEW: Status = CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as Status;
-        const NO_CODE: Status = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as Status;
         match code {
             0 => Ok(()),
-            OUT_OF_MEMORY => Err(Error::OutOfMemory { kernel: None, wanted: Vec::new(), memory: None }),
+            OUT_OF_MEMORY => Err(Error::OutOfMemory { kernel: None, wanted: Vec::new(), memory: None, fits: Vec::new() }),
             NO_DEVICE => Err(Missing::Device(call, code, self.code_name(code)).into()),
-            PTX_TOO_NEW | NO_CODE => Err(Missing::DriverTooOld { call, driver: self.version().ok() }.into()),
-            code => Err(Error::Call { call, code, name: self.code_name(code), kernel: None }),
+            code => Err(Error::call(call, code, self.code_name(code))),
         }
+    }
+
+    /// An error in a process that was forked after the driver had been started.
+    pub(crate) fn same_process(&self) -> Result<(), Error> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Missing::Forked.into()) }
     }
 
     /// The newest CUDA version that the driver knows.
@@ -183,7 +188,7 @@ impl Driver {
         // SAFETY: a valid pointer to an integer.
         let code = unsafe { (self.functions.driver_version)(&mut version) };
         if code != 0 {
-            return Err(Error::Call { call: "cuDriverGetVersion", code, name: self.code_name(code), kernel: None });
+            return Err(Error::call("cuDriverGetVersion", code, self.code_name(code)));
         }
         let version = version.max(0) as u32;
         Ok((version / 1000, version % 1000 / 10))

@@ -4,6 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gpukc_codegen::kernel::Site;
+use gpukc_dsl::source::Span;
+
+use crate::launch::Fit;
 
 /// A failure of this crate. [`Error::kind`] sorts it.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub enum Error {
         name: String,
         /// The gk kernel it was made for, where there is one.
         kernel: Option<String>,
+        /// The function that was launched and the statements that it computes, where that is known.
+        launch: Option<(String, Span)>,
     },
     /// Device memory ran out.
     OutOfMemory {
@@ -29,6 +34,8 @@ pub enum Error {
         wanted: Vec<(String, u64)>,
         /// Free and total bytes of the device, if it still said.
         memory: Option<(u64, u64)>,
+        /// What would fit.
+        fits: Vec<Fit>,
     },
     /// The arguments of a call do not fit the kernel.
     Arguments {
@@ -103,7 +110,11 @@ pub enum Missing {
         call: &'static str,
         /// The driver's CUDA version, such as 12.4.
         driver: Option<(u32, u32)>,
+        /// The version of NVRTC, whose code it is.
+        nvrtc: (u32, Option<u32>),
     },
+    /// The driver was started before this process was forked.
+    Forked,
 }
 
 /// A text that NVRTC rejects.
@@ -143,14 +154,33 @@ impl Error {
             Error::Limit { .. } => Kind::Limit,
             Error::Rejected(_) | Error::Bug(_) => Kind::Bug,
             Error::Call { call, .. } if call.starts_with("nvrtc") => Kind::Bug,
-            // The driver's own trouble; what a kernel or a call of ours does wrong (invalid value, illegal address,
-            // misaligned address, launch failure …) is a bug.
+            // The driver's own trouble: what is not started, not there, broken, or not permitted. What a kernel or a call of
+            // ours does wrong (invalid value, illegal address, misaligned address, launch failure …) is a bug.
             Error::Call { code, .. } => match code {
-                3 | 4 | 34..=36 | 46 | 100..=102 | 205..=207 | 214 | 216 | 219 | 226 | 300..=304 => Kind::Environment,
+                3 | 4 | 34..=36 | 46 | 100..=102 | 205..=207 | 214 | 216 | 219..=223 | 226 | 300..=304 | 702 => Kind::Environment,
                 800..=808 | 999 => Kind::Environment,
                 _ => Kind::Bug,
             },
         }
+    }
+    /// A call that failed.
+    pub(crate) fn call(call: &'static str, code: i32, name: String) -> Error {
+        Error::Call { call, code, name, kernel: None, launch: None }
+    }
+    /// Where in the source it happened, as far as that is known.
+    pub fn span(&self) -> Option<Span> {
+        match self {
+            Error::IndexOutOfRange { site, .. } => Some(site.span),
+            Error::Call { launch: Some((_, span)), .. } => Some(*span),
+            _ => None,
+        }
+    }
+    /// The same error, naming the launch it happened in.
+    pub(crate) fn for_launch(mut self, entry: &str, span: Span) -> Error {
+        if let Error::Call { launch, .. } = &mut self {
+            launch.get_or_insert_with(|| (entry.to_owned(), span));
+        }
+        self
     }
     /// The same error, naming the kernel it happened to.
     pub fn for_kernel(mut self, kernel_name: &str) -> Error {
@@ -159,44 +189,79 @@ impl Error {
         }
         self
     }
-    /// What the user can do, if there is something.
-    pub fn help(&self) -> Option<String> {
-        let text = match self {
-            Error::Missing(missing) => return missing.help(),
-            Error::OutOfMemory { memory: Some((free, _)), .. } => {
-                format!("{} are free on the device; use smaller inputs, or `--device cpu`", bytes_text(*free))
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match self {
+            Error::Missing(missing) => missing.help(),
+            Error::OutOfMemory { fits, .. } if !fits.is_empty() => {
+                let fits: Vec<String> =
+                    fits.iter().map(|Fit { dim, value, largest }| format!("{dim} up to {largest} (it is {value})")).collect();
+                format!("{} would fit; or use `--device cpu`", fits.join(", or "))
             }
-            Error::OutOfMemory { .. } => "use smaller inputs, or `--device cpu`".to_owned(),
+            Error::OutOfMemory { .. } => {
+                "use smaller inputs, end other programs that use the GPU's memory, or use `--device cpu`".to_owned()
+            }
+            Error::Arguments { .. } => "pass arrays of the shapes and types that the kernel declares".to_owned(),
             Error::IndexOutOfRange { .. } => {
                 "mend the index data, or state a boundary rule in the subscript (`| clamp`, `| 0.0`, …)".to_owned()
             }
-            Error::Call { .. } if self.kind() == Kind::Environment => "run `gpukc doctor`".to_owned(),
-            _ => return None,
-        };
-        Some(text)
+            Error::Limit { .. } => "use smaller inputs, or `--device cpu`".to_owned(),
+            Error::Call { code: 702, .. } => {
+                "the display's driver ends kernels that run for seconds; use smaller inputs, or a GPU without a display".to_owned()
+            }
+            Error::Call { code: 803, .. } => {
+                "the driver's library and kernel module are of different versions; restart the machine".to_owned()
+            }
+            Error::Call { code: 214 | 220, .. } => {
+                "the GPU reports broken memory or links; restart the machine or use another GPU".to_owned()
+            }
+            Error::Call { .. } if self.kind() == Kind::Environment => {
+                "the GPU may be lost or in use; run `gpukc doctor`, or use `--device cpu`".to_owned()
+            }
+            Error::Call { .. } | Error::Rejected(_) | Error::Bug(_) => {
+                "this is a bug of gpukc: please report it; meanwhile `--device cpu` gives the same results".to_owned()
+            }
+        }
     }
 }
 
 impl Missing {
-    fn help(&self) -> Option<String> {
-        let text = match self {
+    fn help(&self) -> String {
+        match self {
             Missing::Driver => "install the NVIDIA driver, or use `--device cpu`".to_owned(),
-            Missing::DriverFunction(_) | Missing::DriverTooOld { .. } => "update the NVIDIA driver".to_owned(),
+            Missing::DriverFunction(_) => "update the NVIDIA driver, or use `--device cpu`".to_owned(),
+            Missing::DriverTooOld { nvrtc, driver, .. } => {
+                let older = driver.map_or(String::new(), |(major, _)| match major {
+                    ..12 => String::new(),
+                    12 => ", or set GPUKC_NVRTC to an NVRTC of CUDA 12 (`pip install nvidia-cuda-nvrtc-cu12`)".to_owned(),
+                    _ => format!(", or set GPUKC_NVRTC to an NVRTC of CUDA {major}"),
+                });
+                format!("update the NVIDIA driver to one for CUDA {}{older}, or use `--device cpu`", version_text(*nvrtc))
+            }
             Missing::Device(_, 100 | 101, _) if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() => {
                 "CUDA_VISIBLE_DEVICES is set and may hide the devices; or use `--device cpu`".to_owned()
             }
+            Missing::Device(_, 803, _) => "its library and kernel module are of different versions; restart the machine".to_owned(),
             Missing::Device(..) => "run `gpukc doctor`, or use `--device cpu`".to_owned(),
             Missing::Ordinal { count: 0, .. } => "use `--device cpu`".to_owned(),
+            Missing::Ordinal { count: 1, .. } => "the only device is cuda:0".to_owned(),
             Missing::Ordinal { count, .. } => format!("the devices are cuda:0 to cuda:{}", count - 1),
             Missing::Nvrtc { .. } | Missing::NvrtcBuiltins(_) => {
                 "`gpukc setup` fetches NVRTC; or set GPUKC_NVRTC to the library or its folder".to_owned()
             }
             Missing::NvrtcSetting(_) => "set GPUKC_NVRTC to libnvrtc.so.* or its folder, or unset it".to_owned(),
             Missing::NvrtcBroken(..) => "install NVRTC anew (`gpukc setup`), or set GPUKC_NVRTC to another".to_owned(),
-            Missing::Architecture { .. } => "choose one of these, or install an older NVRTC".to_owned(),
-        };
-        Some(text)
+            Missing::Architecture { .. } => {
+                "choose one of these with --arch, install an older NVRTC, or use `--device cpu`".to_owned()
+            }
+            Missing::Forked => "start CUDA in the new process only, or start the new process by exec".to_owned(),
+        }
     }
+}
+
+/// `13.0`, or `13` where the minor number is unknown.
+fn version_text((major, minor): (u32, Option<u32>)) -> String {
+    minor.map_or(major.to_string(), |minor| format!("{major}.{minor}"))
 }
 
 /// A number of bytes, for people.
@@ -215,9 +280,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Missing(missing) => missing.fmt(f),
-            Error::Call { call, code, name, kernel } => {
+            Error::Call { call, code, name, kernel, launch } => {
                 write!(f, "{call} failed with {code} ({name})")?;
-                kernel.as_ref().map_or(Ok(()), |kernel| write!(f, " for kernel `{kernel}`"))
+                if let Some(kernel) = kernel {
+                    write!(f, " for kernel `{kernel}`")?;
+                }
+                launch.as_ref().map_or(Ok(()), |(entry, _)| write!(f, ", in its launch `{entry}`"))
             }
             Error::OutOfMemory { kernel, wanted, .. } => {
                 f.write_str("out of device memory")?;
@@ -262,13 +330,14 @@ impl fmt::Display for Missing {
                 let list: Vec<String> = supported.iter().map(|capability| format!("sm_{capability}")).collect();
                 write!(f, "NVRTC {version} does not compile for {asked}; it does for {}", list.join(", "))
             }
-            Missing::DriverTooOld { call, driver } => {
-                f.write_str("the NVIDIA driver is too old for this code")?;
+            Missing::DriverTooOld { call, driver, nvrtc } => {
+                write!(f, "the NVIDIA driver is too old for the code of NVRTC {}", version_text(*nvrtc))?;
                 if let Some((major, minor)) = driver {
                     write!(f, ": it knows CUDA {major}.{minor}")?;
                 }
                 write!(f, " ({call})")
             }
+            Missing::Forked => f.write_str("CUDA was started before this process was forked, and can't be used in it"),
         }
     }
 }

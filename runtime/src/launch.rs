@@ -4,85 +4,26 @@
 //! formulas, allocates scratch memory and lays the arguments out, once; [`Prepared::launch`] then only makes driver calls,
 //! so that repeated launches cost their least. [`Program::run`] does all of it from and to host memory.
 
-use std::ffi::c_void;
+mod call;
+mod fit;
+mod prepare;
+
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule};
-use gpukc_codegen::formula::Formula;
-use gpukc_codegen::kernel::{Argument, Kernel, Launch, REPORT_WORDS};
-use gpukc_dsl::call::{Bindings, Values, scalar_bits, scalar_value};
-use gpukc_dsl::program::{self, ArrayId, DimId, Literal, Role, ScalarId};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult};
+use gpukc_codegen::kernel::{Argument, Kernel, Launch};
+use gpukc_dsl::program::{ArrayId, ScalarId};
 use gpukc_dsl::types::Type;
+
+pub use call::{Call, Scalar, Shape};
+pub use fit::{Fit, fitting};
+pub use prepare::Prepared;
 
 use crate::buffer::Buffer;
 use crate::compile::Binary;
-use crate::device::{Device, Event};
-use crate::error::Error;
+use crate::device::Device;
+use crate::error::{Error, Missing};
 use crate::nvrtc::Form;
-
-/// What a call fixes: the values of dims and scalars, types and shapes of parameters and results.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Call {
-    /// By dim.
-    pub dims: Vec<i64>,
-    /// By scalar parameter.
-    pub scalars: Vec<Scalar>,
-    /// By array; what is neither a parameter nor a result may be `None`.
-    pub arrays: Vec<Option<Shape>>,
-}
-
-/// The value of a scalar parameter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scalar {
-    /// Its type.
-    pub ty: Type,
-    /// Its bits, in the low bytes.
-    pub bits: u64,
-}
-
-/// Element type and extents of an array.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
-    /// The element's type.
-    pub element: Type,
-    /// The extents.
-    pub extents: Vec<i64>,
-}
-
-impl Shape {
-    /// Its size in bytes, if it is one.
-    pub fn bytes(&self) -> Option<usize> {
-        if self.extents.contains(&0) {
-            return Some(0);
-        }
-        let count = self.extents.iter().try_fold(1usize, |count, &extent| count.checked_mul(usize::try_from(extent).ok()?))?;
-        count.checked_mul(self.element.size()).filter(|&bytes| isize::try_from(bytes).is_ok())
-    }
-}
-
-impl Call {
-    /// A call whose arguments have been bound.
-    pub fn new(kernel: &program::Kernel, bindings: &Bindings) -> Call {
-        let scalar = |(scalar, &value): (&program::Scalar, &Literal)| Scalar { ty: scalar.ty, bits: scalar_bits(scalar.ty, value) };
-        let array = |(array, extents): (&program::Array, &Vec<i64>)| {
-            (array.role != Role::Let).then(|| Shape { element: array.element, extents: extents.clone() })
-        };
-        Call {
-            dims: bindings.dims.clone(),
-            scalars: kernel.scalars.iter().map(|(_, scalar)| scalar).zip(&bindings.scalars).map(scalar).collect(),
-            arrays: kernel.arrays.iter().map(|(_, array)| array).zip(&bindings.extents).map(array).collect(),
-        }
-    }
-}
-
-impl Values for Call {
-    fn dim(&self, id: DimId) -> Option<i64> {
-        self.dims.get(id.index()).copied()
-    }
-    fn scalar(&self, id: ScalarId) -> Option<Literal> {
-        self.scalars.get(id.index()).map(|scalar| scalar_value(scalar.ty, scalar.bits))
-    }
-}
 
 /// Code on a device.
 struct Module {
@@ -104,7 +45,28 @@ impl Module {
         if !whole {
             return Err(Error::Bug(format!("NVRTC gave no whole {}", binary.form.name())));
         }
-        Ok(Module { device: device.clone(), module: device.enter()?.module_load(&binary.image)? })
+        let driver = device.enter()?;
+        let module = driver.module_load(&binary.image).map_err(|error| match error {
+            Error::Call { call, code, .. } if too_new(code, driver.version().ok(), binary.nvrtc) => {
+                Missing::DriverTooOld { call, driver: driver.version().ok(), nvrtc: binary.nvrtc }.into()
+            }
+            other => other,
+        })?;
+        Ok(Module { device: device.clone(), module })
+    }
+}
+
+/// Whether a driver refuses code because it is newer than the driver. PTX it calls by its name; machine code of a later CUDA
+/// it takes for damaged.
+fn too_new(code: i32, driver: Option<(u32, u32)>, nvrtc: (u32, Option<u32>)) -> bool {
+    const INVALID_IMAGE: i32 = CUresult::CUDA_ERROR_INVALID_IMAGE as i32;
+    const NO_CODE: i32 = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as i32;
+    const INVALID_PTX: i32 = CUresult::CUDA_ERROR_INVALID_PTX as i32;
+    const PTX_TOO_NEW: i32 = CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as i32;
+    match code {
+        PTX_TOO_NEW => true,
+        INVALID_IMAGE | NO_CODE | INVALID_PTX => driver.is_some_and(|(major, minor)| (major, Some(minor)) < nvrtc),
+        _ => false,
     }
 }
 
@@ -177,7 +139,6 @@ pub struct Outcome {
     pub times: Times,
 }
 
-const MAX_GRID: [i64; 3] = [0x7fff_ffff, 65_535, 65_535];
 /// Dynamic shared memory beyond this must be asked for.
 const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 
@@ -205,6 +166,11 @@ impl Program {
         load().map_err(|error: Error| error.for_kernel(&kernel.name))
     }
 
+    /// The kernel that it is.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// The device it is loaded on.
     pub fn device(&self) -> &Device {
         &self.module.device
@@ -225,7 +191,7 @@ impl Program {
 
     /// Checks a call against the contract and lays it out. `arrays` has the memory of every parameter and result.
     pub fn prepare<'a>(&'a self, call: &Call, arrays: &[(ArrayId, &'a Buffer)]) -> Result<Prepared<'a>, Error> {
-        prepare(self, call, arrays).map_err(|error| error.for_kernel(&self.kernel.name))
+        prepare::prepare(self, call, arrays).map_err(|error| error.for_kernel(&self.kernel.name))
     }
 
     /// Brings inputs to the device and allocates results. `names` are the arrays' names, for the error if memory runs out.
@@ -254,9 +220,9 @@ impl Program {
                 None => Buffer::new(self.device(), size),
             };
             let buffer = made.map_err(|error| {
-                let list = wanted.iter().map(|&(id, bytes, _)| (format!("`{}`", names(id)), bytes as u64)).collect();
                 drop(std::mem::take(&mut buffers));
-                self.explain_memory(error, list)
+                let arrays: Vec<ArrayId> = wanted.iter().map(|&(id, ..)| id).collect();
+                self.explain_memory(error, || self.memory_of(call, &arrays, names))
             })?;
             buffers.push((id, buffer));
         }
@@ -273,9 +239,17 @@ impl Program {
     ) -> Result<Outcome, Error> {
         let start = Instant::now();
         let resident = self.upload(call, inputs, results, names)?;
-        let mut prepared = self.prepare(call, &resident.arrays())?;
+        let mut prepared = self.prepare(call, &resident.arrays()).map_err(|error| {
+            let arrays: Vec<ArrayId> = resident.buffers.iter().map(|&(id, _)| id).collect();
+            let held = resident.buffers.iter().map(|(_, buffer)| buffer.bytes() as u64).sum::<u64>();
+            let mut error = self.explain_memory(error, || self.memory_of(call, &arrays, names));
+            if let Error::OutOfMemory { memory: Some((free, _)), .. } = &mut error {
+                *free += held;
+            }
+            error
+        })?;
         let ready = Instant::now();
-        prepared.launch()?;
+        prepared.launch_watched()?;
         prepared.finish()?;
         let done = Instant::now();
         let mut read = Vec::with_capacity(results.len());
@@ -298,11 +272,25 @@ impl Program {
         })
     }
 
-    fn explain_memory(&self, error: Error, list: Vec<(String, u64)>) -> Error {
+    /// What a call takes on the device: names and bytes of these arrays and of the scratch memory.
+    fn memory_of(&self, call: &Call, arrays: &[ArrayId], names: &dyn Fn(ArrayId) -> String) -> Vec<(String, u64)> {
+        let arrays = arrays.iter().map(|&id| (format!("`{}`", names(id)), self.bytes_of(call, id).unwrap_or(0) as u64));
+        let scratch = self.kernel.scratch.iter().map(|scratch| {
+            let bytes = u64::try_from(scratch.bytes.evaluate(call)).unwrap_or(0);
+            (format!("`{}` (intermediate)", scratch.name), bytes)
+        });
+        arrays.chain(scratch).collect()
+    }
+
+    /// Says for what memory was wanted and what there is.
+    fn explain_memory(&self, error: Error, list: impl FnOnce() -> Vec<(String, u64)>) -> Error {
         match error {
-            Error::OutOfMemory { .. } => {
-                Error::OutOfMemory { kernel: Some(self.kernel.name.clone()), wanted: list, memory: self.device().memory() }
-            }
+            Error::OutOfMemory { memory, .. } => Error::OutOfMemory {
+                kernel: Some(self.kernel.name.clone()),
+                wanted: list(),
+                memory: memory.or_else(|| self.device().memory()),
+                fits: Vec::new(),
+            },
             other => other,
         }
     }
@@ -346,199 +334,4 @@ fn check_block(device: &Device, kernel: &Kernel, launch: &Launch) -> Result<(), 
         return Err(Error::Limit { kernel: kernel.name.clone(), message });
     }
     Ok(())
-}
-
-/// A call laid out: launching it only makes driver calls. It holds on to the arrays' memory.
-pub struct Prepared<'a> {
-    program: &'a Program,
-    launches: Vec<Laid>,
-    /// What the launches' pointers point to; never grows once they do.
-    _values: Box<[u64]>,
-    scratch: Vec<(Buffer, bool)>,
-    report: Option<Buffer>,
-    _arrays: std::marker::PhantomData<&'a Buffer>,
-}
-
-/// One launch, ready.
-struct Laid {
-    function: CUfunction,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
-    pointers: Box<[*mut c_void]>,
-}
-
-fn prepare<'a>(program: &'a Program, call: &Call, arrays: &[(ArrayId, &'a Buffer)]) -> Result<Prepared<'a>, Error> {
-    let kernel = &program.kernel;
-    let device = program.device();
-    for (at, &(id, buffer)) in arrays.iter().enumerate() {
-        if !buffer.device().is(device) {
-            return Err(Error::Bug("memory of another device".into()));
-        }
-        if program.bytes_of(call, id)? != buffer.bytes() {
-            return Err(Error::Bug(format!("{} bytes of memory for an array of another size", buffer.bytes())));
-        }
-        // The emitted code says `__restrict__`.
-        let overlap = |other: &Buffer| buffer.bytes() != 0 && buffer.pointer() == other.pointer();
-        if arrays[..at].iter().any(|&(earlier, other)| earlier == id || overlap(other)) {
-            return Err(Error::Bug("one memory for two arrays".into()));
-        }
-    }
-    let mut sizes = Vec::with_capacity(kernel.scratch.len());
-    for scratch in &kernel.scratch {
-        let bytes = usize::try_from(scratch.bytes.evaluate(call)).ok().filter(|&bytes| isize::try_from(bytes).is_ok());
-        sizes.push(bytes.ok_or_else(|| Error::Limit {
-            kernel: kernel.name.clone(),
-            message: format!("`{}` would need {} bytes of memory", scratch.name, scratch.bytes.evaluate(call)),
-        })?);
-    }
-    let mut scratch = Vec::with_capacity(sizes.len());
-    for (contract, &bytes) in kernel.scratch.iter().zip(&sizes) {
-        let buffer = Buffer::new(device, bytes).map_err(|error| {
-            let list = kernel.scratch.iter().zip(&sizes).map(|(scratch, &bytes)| (format!("`{}`", scratch.name), bytes as u64));
-            program.explain_memory(error, list.collect())
-        })?;
-        scratch.push((buffer, contract.zeroed));
-    }
-    let reports = kernel.launches.iter().any(|launch| launch.arguments.contains(&Argument::Report));
-    let report = if reports { Some(Buffer::new(device, REPORT_WORDS * 8)?) } else { None };
-
-    let mut values = Vec::new();
-    let mut shapes = Vec::new();
-    for (launch, &function) in kernel.launches.iter().zip(&program.functions) {
-        let Some(grid) = grid_of(kernel, launch, call)? else { continue };
-        let first = values.len();
-        for argument in &launch.arguments {
-            values.push(value_of(argument, call, arrays, &scratch, report.as_ref())?.to_le());
-        }
-        shapes.push((launch, function, grid, first));
-    }
-    let mut values = values.into_boxed_slice();
-    let base = values.as_mut_ptr();
-    let launches = shapes.into_iter().map(|(launch, function, grid, first)| {
-        let pointers = (first..first + launch.arguments.len()).map(|at| base.wrapping_add(at).cast()).collect();
-        Laid { function, grid, block: launch.block, shared_bytes: launch.shared_bytes, pointers }
-    });
-    let launches = launches.collect();
-    Ok(Prepared { program, launches, _values: values, scratch, report, _arrays: std::marker::PhantomData })
-}
-
-/// The grid at this call; none if it is empty.
-fn grid_of(kernel: &Kernel, launch: &Launch, call: &Call) -> Result<Option<[u32; 3]>, Error> {
-    let mut grid = [0; 3];
-    for axis in 0..3 {
-        let extent = launch.grid[axis].evaluate(call);
-        if extent == 0 {
-            return Ok(None);
-        }
-        if !(0..=MAX_GRID[axis]).contains(&extent) {
-            let (name, entry) = (&kernel.name, &launch.entry);
-            return Err(Error::Bug(format!("`{entry}` of kernel `{name}` would have {extent} blocks along axis {axis}")));
-        }
-        grid[axis] = extent as u32;
-    }
-    Ok(Some(grid))
-}
-
-fn value_of(
-    argument: &Argument,
-    call: &Call,
-    arrays: &[(ArrayId, &Buffer)],
-    scratch: &[(Buffer, bool)],
-    report: Option<&Buffer>,
-) -> Result<u64, Error> {
-    let bug = |what: &str| Error::Bug(format!("a launch takes {what} that the call lacks"));
-    match argument {
-        Argument::Array(id) => {
-            let found = arrays.iter().find(|(array, _)| array == id).ok_or_else(|| bug("an array"))?;
-            Ok(found.1.pointer())
-        }
-        Argument::Scratch(at) => Ok(scratch.get(*at).ok_or_else(|| bug("a scratch memory"))?.0.pointer()),
-        Argument::Scalar(id) => Ok(call.scalars.get(id.index()).ok_or_else(|| bug("a scalar"))?.bits),
-        Argument::Report => Ok(report.ok_or_else(|| bug("a report"))?.pointer()),
-        Argument::Size(formula, ty) => size_value(formula, *ty, call),
-    }
-}
-
-fn size_value(formula: &Formula, ty: Type, call: &Call) -> Result<u64, Error> {
-    let value = formula.evaluate(call);
-    match ty {
-        Type::I64 => Ok(value as u64),
-        Type::I32 => match i32::try_from(value) {
-            Ok(value) => Ok(u64::from(value as u32)),
-            Err(_) => Err(Error::Bug(format!("`{formula}` is {value}, which is no `int`"))),
-        },
-        other => Err(Error::Bug(format!("a size of type {other}"))),
-    }
-}
-
-impl Prepared<'_> {
-    /// Enqueues the call: clears what must be zero, then launches in order. Doesn't wait.
-    pub fn launch(&mut self) -> Result<(), Error> {
-        self.enqueue().map_err(|error| error.for_kernel(&self.program.kernel.name))
-    }
-
-    fn enqueue(&mut self) -> Result<(), Error> {
-        let device = self.program.device();
-        let driver = device.enter()?;
-        for (buffer, zeroed) in &self.scratch {
-            if *zeroed {
-                buffer.zero()?;
-            }
-        }
-        if let Some(report) = &self.report {
-            report.zero()?;
-        }
-        for launch in &mut self.launches {
-            let Laid { function, grid, block, shared_bytes, pointers } = launch;
-            // SAFETY: `prepare` laid out one value per argument of the contract, which `load` compared with the function's
-            // own parameters where the driver tells them; the values live in `_values`. Array memory is borrowed for 'a and
-            // as large as the call's shapes say; scratch and report memory are ours. All of it is freed in stream order or
-            // after waiting, so not before the launch is over. That the code stays within that memory is what the compiler
-            // proves or checks.
-            unsafe { driver.launch(*function, *grid, *block, *shared_bytes, device.stream(), pointers)? };
-        }
-        Ok(())
-    }
-
-    /// Waits until the device is done, then says whether a check there failed.
-    pub fn finish(&self) -> Result<(), Error> {
-        let kernel = &self.program.kernel;
-        self.program.device().synchronize().map_err(|error| error.for_kernel(&kernel.name))?;
-        let Some(report) = &self.report else { return Ok(()) };
-        let mut bytes = [0u8; REPORT_WORDS * 8];
-        report.read(&mut bytes)?;
-        let mut words = [0u64; REPORT_WORDS];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
-        }
-        let [reported, site, index, extent] = words;
-        if reported == 0 {
-            return Ok(());
-        }
-        let site = usize::try_from(site).ok().and_then(|site| kernel.sites.get(site));
-        let site = site.ok_or_else(|| Error::Bug(format!("kernel `{}` reports an unknown place", kernel.name)))?;
-        Err(Error::IndexOutOfRange { kernel: kernel.name.clone(), site: site.clone(), index: index as i64, extent: extent as i64 })
-    }
-
-    /// Times the call `count` times, one after the other, with the device's own clock: milliseconds each.
-    pub fn time_launches(&mut self, count: usize) -> Result<Vec<f32>, Error> {
-        let device = self.program.device().clone();
-        let events = (0..=count).map(|_| Event::new(&device)).collect::<Result<Vec<_>, _>>()?;
-        events[0].record()?;
-        for event in &events[1..] {
-            self.launch()?;
-            event.record()?;
-        }
-        events[count].synchronize()?;
-        self.finish()?;
-        events.windows(2).map(|pair| pair[1].since(&pair[0])).collect()
-    }
-}
-
-impl Drop for Prepared<'_> {
-    fn drop(&mut self) {
-        // The arrays' borrow ends here; nothing enqueued may use them any more.
-        let _ = self.program.device().synchronize();
-    }
 }

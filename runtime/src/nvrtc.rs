@@ -215,7 +215,7 @@ impl Nvrtc {
     }
 
     fn call_error(&self, call: &'static str, status: Status) -> Error {
-        Error::Call { call, code: status, name: self.error_name(status), kernel: None }
+        Error::call(call, status, self.error_name(status))
     }
 
     fn check(&self, call: &'static str, status: Status) -> Result<(), Error> {

@@ -46,6 +46,7 @@ fn kernel() -> Kernel {
                     Argument::Scalar(Id::new(0)),
                     Argument::Size(n(), Type::I32),
                 ],
+                span: Span::new(0, 0),
             },
             Launch {
                 entry: "second".into(),
@@ -53,6 +54,7 @@ fn kernel() -> Kernel {
                 block: [128, 1, 1],
                 shared_bytes: 64 << 10,
                 arguments: vec![Argument::Scratch(0), Argument::Array(Id::new(1)), Argument::Size(n(), Type::I64), Argument::Report],
+                span: Span::new(0, 0),
             },
         ],
         sites: vec![Site { array: "x".into(), axis: 0, span: Span::new(1, 2) }],
@@ -120,7 +122,7 @@ fn a_contract_that_the_text_breaks_is_noticed() {
     let compiler = Compiler::new(Cache::off());
     let binary = compiler.compile(SOURCE, "scale", device.facts().target, Wanted::Binary, &[]).unwrap();
     let mut wrong = kernel();
-    wrong.launches[0].arguments.pop();
+    wrong.launches[0].arguments.push(Argument::Report);
     let result = Program::load(&device, &wrong, &binary).map(|_| ());
     // Drivers before 12.4 don't tell a function's parameters.
     if gpukc_runtime::driver::driver().unwrap().version().unwrap() >= (12, 4) {

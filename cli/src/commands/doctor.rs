@@ -29,7 +29,7 @@ pub fn run() -> Result<(), Failure> {
         };
         output::result(text);
     };
-    let told = |error: Error| (error.to_string(), error.help());
+    let told = |error: Error| (error.to_string(), Some(error.help()));
 
     let count = driver::driver().and_then(|driver| Ok((driver.version()?, driver.device_count()?)));
     line("driver", count.as_ref().map(|((major, minor), _)| format!("CUDA {major}.{minor}")).map_err(|error| told(error.clone())));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpukc_dsl::program::{Array, ArrayId, ExprId, FunctionId, Kernel, Program, Ranged, ScalarId, VariableId};
+use gpukc_dsl::source::Span;
 use gpukc_dsl::types::Type;
 
 use super::Lowered;
@@ -189,10 +190,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The plan and its functions.
-    pub fn finish(mut self) -> Result<Lowered, Error> {
+    pub fn finish(mut self, spans: Vec<Span>) -> Result<Lowered, Error> {
         self.add_library_functions()?;
         self.plan.summary = self.kernel.doc.clone();
-        Ok(Lowered { plan: self.plan, functions: self.functions })
+        Ok(Lowered { plan: self.plan, functions: self.functions, spans })
     }
 
     // ---- parameters
