@@ -265,7 +265,7 @@ impl Speller<'_> {
             Expr::Float(value, ty @ (Type::F16 | Type::Bf16)) => {
                 format!("({}){}", element_name(*ty), literals::float(*value, *ty))
             }
-            argument => self.layout(argument, None, indent + 4, indent + 4),
+            argument => self.layout(&narrow_literals_cast(argument), None, indent + 4, indent + 4),
         });
         let spelled: Vec<String> = spelled.collect();
         if self.width == usize::MAX || arguments.is_empty() {
@@ -273,6 +273,21 @@ impl Speller<'_> {
         }
         let (line, last) = (self.line(indent + 4), self.line(indent));
         format!("{function}{template}({line}{}{last})", spelled.join(&format!(",{line}")))
+    }
+}
+
+/// `c ? x : 7` of a narrow type is `c ? x : (short)7`: else C++ makes an int of it, which a template that asks for one type refuses.
+fn narrow_literals_cast(expr: &Expr) -> Expr {
+    match expr {
+        Expr::Conditional(c, a, b) => {
+            let side = |x: &Expr| match x {
+                Expr::Int(_, ty @ (Type::I8 | Type::I16 | Type::U8 | Type::U16)) => x.clone().cast(*ty),
+                Expr::Float(_, ty @ (Type::F16 | Type::Bf16)) => x.clone().cast(*ty),
+                x => narrow_literals_cast(x),
+            };
+            Expr::Conditional(c.clone(), Box::new(side(a)), Box::new(side(b)))
+        }
+        expr => expr.clone(),
     }
 }
 

@@ -303,6 +303,25 @@ impl<'a> Lowering<'a> {
         fresh
     }
 
+    /// A name for a variable that is declared before blocks which are written first; they must not declare it too.
+    pub fn reserve(&mut self, wish: &str) -> String {
+        self.scoped(wish)
+    }
+
+    /// Gives a reserved name back.
+    pub fn release(&mut self, fresh: &str) {
+        self.namer.release(fresh);
+        if let Some(block) = self.blocks.last_mut() {
+            block.names.retain(|name| name != fresh);
+        }
+    }
+
+    /// Declares a variable by its reserved name.
+    pub fn declare(&mut self, fresh: String, ty: impl Into<CudaType>, value: Option<Expr>) -> Expr {
+        self.push(Node::Declare { ty: ty.into(), name: fresh.clone(), value, mutable: true });
+        name(fresh)
+    }
+
     /// Declares a constant local and gives its name.
     pub fn local(&mut self, wish: &str, ty: impl Into<CudaType>, value: Expr) -> Expr {
         let fresh = self.scoped(wish);

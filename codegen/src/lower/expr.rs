@@ -142,11 +142,13 @@ impl Lowering<'_> {
 
     fn short_circuit(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> Result<Expr, Error> {
         let a = self.value(a)?;
+        let result = self.reserve("holds");
         let (nodes, b) = self.block(|lowering| lowering.value(b))?;
         if nodes.is_empty() {
+            self.release(&result);
             return Ok(a.binary(op.symbol(), b));
         }
-        let result = self.variable("holds", Type::Bool, Some(a));
+        let result = self.declare(result, Type::Bool, Some(a));
         let condition = if op == BinaryOp::And { result.clone() } else { Expr::Unary("!", Box::new(result.clone())) };
         let then = nodes.into_iter().chain([Node::Assign(result.clone(), b)]).collect();
         self.push(Node::If { condition, then, otherwise: Vec::new() });
@@ -155,12 +157,14 @@ impl Lowering<'_> {
 
     fn choose(&mut self, condition: ExprId, then: ExprId, otherwise: ExprId, ty: Type) -> Result<Expr, Error> {
         let condition = self.value(condition)?;
+        let result = self.reserve("chosen");
         let (mut then_nodes, a) = self.block(|lowering| lowering.value(then))?;
         let (mut otherwise_nodes, b) = self.block(|lowering| lowering.value(otherwise))?;
         if then_nodes.is_empty() && otherwise_nodes.is_empty() {
+            self.release(&result);
             return Ok(condition.choose(a, b));
         }
-        let result = self.variable("chosen", ty, None);
+        let result = self.declare(result, ty, None);
         then_nodes.push(Node::Assign(result.clone(), a));
         otherwise_nodes.push(Node::Assign(result.clone(), b));
         self.push(Node::If { condition, then: then_nodes, otherwise: otherwise_nodes });

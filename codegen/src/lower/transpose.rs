@@ -16,12 +16,14 @@ use crate::walk;
 
 /// Elements along each side of a tile, and threads along one side.
 const TILE: i64 = 64;
+/// Bytes of all tiles' elements at one place, so that the tiles fit shared memory.
+const MOST_BYTES: usize = 8;
 /// Threads along the other side; each moves `TILE / ROWS` elements.
 const ROWS: i64 = 8;
 
 struct Shape {
-    /// Reads that run along `across`.
-    turned: Vec<ExprId>,
+    /// Reads that run along `across`: those of the same element together.
+    turned: Vec<Vec<ExprId>>,
     /// The variable that those reads run along.
     across: Ranged,
     /// The variable that the output runs along.
@@ -30,13 +32,18 @@ struct Shape {
 
 fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<Shape> {
     let along = *statement.variables.last()?;
-    let mut turned: Vec<ExprId> = Vec::new();
+    let mut turned: Vec<Vec<ExprId>> = Vec::new();
     let mut across: Option<Ranged> = None;
-    for read in walk::reads(kernel, statement.value) {
+    let every = walk::reads(kernel, statement.value);
+    let ruled = |read: &ExprId| match &kernel.exprs[*read].kind {
+        ExprKind::Read { subscripts, .. } => subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved)),
+        _ => false,
+    };
+    if every.iter().any(ruled) {
+        return None;
+    }
+    for read in reads_of_every_element(kernel, statement.value) {
         let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { continue };
-        if subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved)) {
-            return None;
-        }
         let (last, before) = subscripts.split_last()?;
         let last = size::linear(kernel, facts, last.index);
         let Some(variable) = last.as_ref().and_then(|l| l.alone()) else { continue };
@@ -49,11 +56,32 @@ fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<Shape>
             return None;
         }
         across = Some(range);
-        turned.push(read);
+        let text = |read: ExprId| gpukc_dsl::program::print::expr(kernel, read);
+        match turned.iter_mut().find(|same| text(same[0]) == text(read)) {
+            Some(same) => same.push(read),
+            None => turned.push(vec![read]),
+        }
     }
     let across = across?;
     let thin = |range: &Ranged| size::extent(kernel, facts, range).is_none_or(|n| facts.below(&n, 16));
-    (!thin(&across) && !thin(&along) && !turned.is_empty() && turned.len() <= 2).then_some(Shape { turned, across, along })
+    let bytes: usize = turned.iter().map(|same| kernel.exprs[same[0]].ty.size()).sum();
+    (!thin(&across) && !thin(&along) && bytes <= MOST_BYTES).then_some(Shape { turned, across, along })
+}
+
+/// The reads that every element evaluates, outside of reductions: staging them reads nothing that the program does not read.
+fn reads_of_every_element(kernel: &Kernel, value: ExprId) -> Vec<ExprId> {
+    let mut found = Vec::new();
+    let mut stack = vec![value];
+    while let Some(id) = stack.pop() {
+        match &kernel.exprs[id].kind {
+            ExprKind::Read { .. } => found.push(id),
+            ExprKind::Reduce(_) => continue,
+            _ => {}
+        }
+        let below = walk::operands(kernel, id);
+        stack.extend(below.into_iter().rev().filter(|(_, guarded)| !guarded).map(|(operand, _)| operand));
+    }
+    found
 }
 
 /// Whether this schedule takes the statement.
@@ -101,7 +129,7 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
         lowering.decode(&batch, outer)?;
     }
     let mut tiles = Vec::new();
-    for &read in &shape.turned {
+    for read in shape.turned.iter().map(|same| same[0]) {
         let ExprKind::Read { array, .. } = &lowering.kernel.exprs[read].kind else { continue };
         let element = lowering.kernel.exprs[read].ty;
         let wish = format!("{}_tile", lowering.kernel.arrays[*array].name.replace('.', "_"));
@@ -115,8 +143,8 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
         let down = lowering.local("down", Type::I32, thread[1].clone() + row);
         bind(lowering, shape, &across_tile, thread[0].clone(), &along_tile, down.clone())?;
         lowering.when(in_range(lowering, shape, &across_extent, &along_extent), |lowering| {
-            for (&read, tile) in shape.turned.iter().zip(&tiles) {
-                let value = lowering.value(read)?;
+            for (same, tile) in shape.turned.iter().zip(&tiles) {
+                let value = lowering.value(same[0])?;
                 lowering.push(Node::Assign(tile.clone().at(down.clone()).at(name("threadIdx.x")), value));
             }
             Ok(())
@@ -128,8 +156,9 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
         let down = lowering.local("down", Type::I32, thread[1].clone() + row);
         bind(lowering, shape, &across_tile, down.clone(), &along_tile, thread[0].clone())?;
         lowering.when(in_range(lowering, shape, &across_extent, &along_extent), |lowering| {
-            for (&read, tile) in shape.turned.iter().zip(&tiles) {
-                lowering.computed.insert(read, tile.clone().at(name("threadIdx.x")).at(down.clone()));
+            for (same, tile) in shape.turned.iter().zip(&tiles) {
+                let staged = tile.clone().at(name("threadIdx.x")).at(down.clone());
+                lowering.computed.extend(same.iter().map(|read| (*read, staged.clone())));
             }
             store_element(lowering, statement, pointer.clone())
         })
