@@ -123,9 +123,25 @@ fn schedule(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Schedule {
     }
 }
 
+/// Most terms of a reduction that each thread of a map does by itself.
+const FEW_TERMS: i64 = 64;
+
+/// Whether a reduction is over a small window around the element: neighbouring outputs share most of their terms.
+fn is_small_window(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> bool {
+    let few = product(kernel, facts, &reduce.variables).and_then(|n| n.constant()).is_some_and(|n| n <= FEW_TERMS);
+    let both = |id: ExprId| {
+        let mentions = |ranges: &[Ranged]| ranges.iter().any(|v| walk::mentions(kernel, id, v.variable));
+        mentions(&reduce.variables) && mentions(&statement.variables)
+    };
+    few && walk::reads(kernel, reduce.body).into_iter().any(|read| match &kernel.exprs[read].kind {
+        ExprKind::Read { subscripts, .. } => subscripts.iter().any(|s| both(s.index)),
+        _ => false,
+    })
+}
+
 fn reduction_schedule(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Schedule {
     let launchable = reduce.variables.iter().all(|v| size::extent(kernel, facts, v).is_some());
-    if !launchable {
+    if !launchable || is_small_window(kernel, facts, statement, reduce) {
         return Schedule::Map;
     }
     if statement.variables.is_empty() {
@@ -218,6 +234,9 @@ impl RowShape {
             return None;
         }
         let (_, reduce) = only_reduction(kernel, statement)?;
+        if is_small_window(kernel, facts, statement, reduce) {
+            return None;
+        }
         if !matches!(reduce.order, Order::Exact | Order::Canonical) || axis(kernel, facts, statement, reduce) != Axis::Contiguous {
             return None;
         }

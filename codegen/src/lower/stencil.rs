@@ -88,8 +88,8 @@ pub fn stencil(lowering: &mut Lowering, statement: &Statement) -> Result<Option<
 fn candidates(lowering: &mut Lowering, statement: &Statement, spanned: usize) -> Result<Vec<Vec<i64>>, Error> {
     let usual: &[&[i64]] = match spanned {
         1 => &[&[1024], &[256]],
-        2 => &[&[64, 64], &[32, 64], &[16, 32], &[8, 32]],
-        _ => &[&[8, 8, 64], &[4, 8, 64], &[2, 8, 32], &[1, 8, 32]],
+        2 => &[&[32, 128], &[32, 64], &[16, 64], &[16, 32], &[8, 32]],
+        _ => &[&[4, 8, 64], &[2, 8, 64], &[2, 8, 32], &[1, 8, 32]],
     };
     let variables: Vec<VariableId> = statement.variables.iter().rev().take(spanned).rev().map(|v| v.variable).collect();
     let Some(wish) = lowering.tile_hint(statement, &variables) else { return Ok(usual.iter().map(|tile| tile.to_vec()).collect()) };
