@@ -59,10 +59,14 @@ impl Cache {
     /// `$GPUKC_CACHE_DIR`, else `gpukc` in the platform's cache folder; none with `GPUKC_CACHE=off` or without a home.
     pub fn from_environment() -> Cache {
         let bound = set("GPUKC_CACHE_BYTES").and_then(|value| value.to_str()?.parse().ok()).unwrap_or(512 << 20);
-        if set("GPUKC_CACHE").is_some_and(|value| value == "off" || value == "0") {
+        if Cache::switched_off() {
             return Cache { folder: None, bound };
         }
         Cache { folder: Cache::folder_of_environment(), bound }
+    }
+    /// Whether the environment switches the cache off.
+    pub fn switched_off() -> bool {
+        set("GPUKC_CACHE").is_some_and(|value| value == "off" || value == "0")
     }
     /// A cache in this folder, which need not exist.
     pub fn at(folder: impl Into<PathBuf>) -> Cache {
@@ -194,6 +198,16 @@ impl Cache {
         Ok(list)
     }
 
+    /// Whether entries can be kept: makes the folder and a file in it.
+    pub fn check(&self) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        fs::create_dir_all(folder)?;
+        ours(folder)?;
+        let trial = temporary(folder);
+        File::options().write(true).create_new(true).open(&trial)?;
+        fs::remove_file(trial)
+    }
+
     /// Removes all entries and temporary files, and nothing else. Gives how many entries there were.
     pub fn clear(&self) -> io::Result<usize> {
         let Some(folder) = &self.folder else { return Ok(0) };
@@ -248,14 +262,18 @@ fn trusted(_: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-fn write(folder: &Path, key: &Key, bytes: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    ours(folder)?;
-    // A name that no other thread or process uses; stale ones of killed processes are swept by `evict`.
+/// A name that no other thread or process uses. What killed processes leave is swept by `evict`.
+fn temporary(folder: &Path) -> PathBuf {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let temporary = folder.join(format!("{TEMPORARY}{}-{number}-{nanos:x}", std::process::id()));
+    folder.join(format!("{TEMPORARY}{}-{number}-{nanos:x}", std::process::id()))
+}
+
+fn write(folder: &Path, key: &Key, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    ours(folder)?;
+    let temporary = temporary(folder);
     let result = File::options().write(true).create_new(true).open(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         drop(file);

@@ -149,6 +149,8 @@ impl Error {
     /// Sorts the error.
     pub fn kind(&self) -> Kind {
         match self {
+            // What was wanted for a call does not fit; else the device was full before.
+            Error::OutOfMemory { wanted, .. } if !wanted.is_empty() => Kind::Input,
             Error::Missing(_) | Error::OutOfMemory { .. } => Kind::Environment,
             Error::Arguments { .. } | Error::IndexOutOfRange { .. } => Kind::Input,
             Error::Limit { .. } => Kind::Limit,

@@ -1,13 +1,19 @@
-//! `gpukc doctor`: one line per thing that a run on the GPU needs, and what to do where it is missing.
+//! `gpukc doctor`: one line per thing that a run on the GPU needs, what limits what, and what to do where something is missing.
 
-use std::fs;
 use std::process::{Command, Stdio};
 
+use gpukc_codegen::kernel::{Argument, Kernel, Launch};
+use gpukc_codegen::target::Target;
+use gpukc_dsl::arena::Id;
+use gpukc_dsl::source::Span;
+use gpukc_dsl::types::Type;
 use gpukc_runtime::cache::Cache;
-use gpukc_runtime::compile::{Compiler, Wanted};
+use gpukc_runtime::compile::{Binary, Compiler, Wanted};
 use gpukc_runtime::device::{Device, Facts, Memory};
 use gpukc_runtime::driver;
 use gpukc_runtime::error::{Error, bytes_text};
+use gpukc_runtime::launch::{Call, Program, Shape};
+use gpukc_runtime::nvrtc::{Form, Nvrtc};
 
 use crate::commands::version::of_nvrtc;
 use crate::failure::Failure;
@@ -16,103 +22,155 @@ use crate::output;
 /// A kernel that any architecture takes.
 const TRIAL: &str = "extern \"C\" __global__ void trial(int* x) { x[0] = 42; }\n";
 
-pub fn run() -> Result<(), Failure> {
-    let mut missing = 0;
-    let mut line = |name: &str, result: Result<String, (String, Option<String>)>| {
+/// What is missing and what to do about it.
+type Trouble = (String, Option<String>);
+
+/// Lines said, and how many told of something missing.
+#[derive(Default)]
+struct Report {
+    missing: usize,
+}
+
+impl Report {
+    fn line(&mut self, name: &str, result: Result<String, Trouble>) {
         let text = match result {
             Ok(text) => format!("ok       {name}: {text}\n"),
             Err((text, help)) => {
-                missing += 1;
-                let help = help.map_or(String::new(), |help| format!("\n         → {help}"));
-                format!("missing  {name}: {text}{help}\n")
+                self.missing += 1;
+                format!("missing  {name}: {text}{}\n", arrow(help))
             }
         };
         output::result(text);
-    };
-    let told = |error: Error| (error.to_string(), Some(error.help()));
+    }
+    /// What works, but not as well as it could.
+    fn limit(&mut self, name: &str, text: String, help: &str) {
+        output::result(format!("limit    {name}: {text}{}\n", arrow(Some(help.to_owned()))));
+    }
+}
 
-    let count = driver::driver().and_then(|driver| Ok((driver.version()?, driver.device_count()?)));
-    line("driver", count.as_ref().map(|((major, minor), _)| format!("CUDA {major}.{minor}")).map_err(|error| told(error.clone())));
-    let mut target = None;
-    for ordinal in 0..count.as_ref().map_or(0, |(_, count)| *count) {
-        let facts = Facts::of(ordinal);
-        if let Ok(facts) = &facts {
-            target.get_or_insert(facts.target);
-        }
-        let shown = facts.map(|facts| {
-            let memory = bytes_text(facts.memory_bytes);
-            format!("{} ({}), {} multiprocessors, {memory}", facts.name, facts.target, facts.multiprocessors)
-        });
-        line(&format!("device cuda:{ordinal}"), shown.map_err(told));
-    }
-    if count.as_ref().is_ok_and(|(_, count)| *count == 0) {
-        line("device", Err(("the driver sees no GPU".into(), Some("is CUDA_VISIBLE_DEVICES set? `--device cpu` works".into()))));
-    }
+fn arrow(help: Option<String>) -> String {
+    help.map_or(String::new(), |help| format!("\n         → {help}"))
+}
+
+fn told(error: Error) -> Trouble {
+    let help = error.help();
+    (error.to_string(), Some(help))
+}
+
+pub fn run() -> Result<(), Failure> {
+    let mut report = Report::default();
+    let driver = driver::driver().and_then(|driver| Ok((driver.version()?, driver.device_count()?)));
+    report.line(
+        "driver",
+        driver.as_ref().map(|((major, minor), _)| format!("CUDA {major}.{minor}")).map_err(|error| told(error.clone())),
+    );
+    let count = driver.as_ref().map_or(0, |(_, count)| *count);
+    let devices: Vec<Facts> = (0..count).filter_map(|ordinal| device(&mut report, ordinal)).collect();
 
     let compiler = Compiler::new(Cache::off());
     let located = compiler.located();
-    line(
-        "NVRTC",
-        located
-            .clone()
-            .map(|located| format!("{} at {} (by {})", of_nvrtc(located), located.path.display(), located.origin))
-            .map_err(told),
-    );
-    if located.is_ok() {
-        let list = compiler.nvrtc().map(|nvrtc| {
-            let names: Vec<String> = nvrtc.architectures.iter().map(|capability| format!("sm_{capability}")).collect();
-            names.join(" ")
-        });
-        let loads = list.is_ok();
-        line("architectures", list.map_err(told));
-        if loads {
-            let trial_target = target.unwrap_or(gpukc_codegen::target::Target { capability: 90, specific: false });
-            let binary = compiler.compile(TRIAL, "trial", trial_target, Wanted::Binary, &[]);
-            let shown = binary.as_ref().map(|binary| {
-                let form = binary.form.name();
-                format!("{form} for {}, {:.0} ms", binary.architecture, binary.time.as_secs_f64() * 1e3)
-            });
-            line("compilation", shown.map_err(|error| told(error.clone())));
-            if target.is_some() && binary.is_ok() {
-                line("context", Device::open_with(0, Memory::Plain).map(|device| device.facts().name.clone()).map_err(told));
-            }
+    let found = located.map(|located| format!("{} at {} (by {})", of_nvrtc(located), located.path.display(), located.origin));
+    let is_found = found.is_ok();
+    report.line("NVRTC", found.map_err(told));
+    if is_found {
+        match compiler.nvrtc() {
+            Ok(nvrtc) => code(&mut report, &compiler, nvrtc, driver.ok().map(|(version, _)| version), &devices),
+            Err(error) => report.line("architectures", Err(told(error))),
         }
+    } else {
+        report.line("python", python());
     }
-
-    line("cache", cache());
-    line("python", python());
-    line("CPU", Ok(format!("{} threads; `--device cpu` needs nothing of the above", threads())));
-    if missing == 0 {
+    report.line("cache", cache());
+    report.line("CPU", Ok(format!("{} threads; `--device cpu` needs nothing of the above", threads())));
+    if report.missing == 0 {
         return Ok(());
     }
-    Err(Failure::environment(
-        format!("{missing} of these are missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without"),
-        None,
-    ))
+    let message =
+        format!("{} of these are missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without", report.missing);
+    Err(Failure::environment(message, None))
+}
+
+fn device(report: &mut Report, ordinal: u32) -> Option<Facts> {
+    let facts = Facts::of(ordinal);
+    let shown = facts.as_ref().map(|facts| {
+        let memory = bytes_text(facts.memory_bytes);
+        format!("{} ({}), {} multiprocessors, {memory}", facts.name, facts.target, facts.multiprocessors)
+    });
+    report.line(&format!("device cuda:{ordinal}"), shown.map_err(|error| told(error.clone())));
+    facts.ok()
+}
+
+/// What NVRTC compiles for, what the driver takes of it, and a trial on each device.
+fn code(report: &mut Report, compiler: &Compiler, nvrtc: &Nvrtc, driver: Option<(u32, u32)>, devices: &[Facts]) {
+    let names: Vec<String> = nvrtc.architectures.iter().map(|capability| format!("sm_{capability}")).collect();
+    report.line("architectures", Ok(names.join(" ")));
+    if let Some((major, minor)) = driver.filter(|version| *version < nvrtc.version) {
+        let text = format!("the driver knows CUDA {major}.{minor}, NVRTC is of CUDA {}", nvrtc.version_text());
+        report.limit("driver and NVRTC", text, "PTX of so new an NVRTC will not load, nor will machine code of a later major version");
+    }
+    if devices.is_empty() {
+        let trial = compiler.compile(TRIAL, "trial", Target { capability: 90, specific: false }, Wanted::Binary, &[]);
+        report.line("compilation", trial.map(|binary| compiled(&binary)).map_err(told));
+    }
+    for facts in devices {
+        let name = format!("code for cuda:{}", facts.ordinal);
+        let trial = compiler.compile(TRIAL, "trial", facts.target, Wanted::Binary, &[]);
+        let tried = trial.and_then(|binary| launch(facts.ordinal, &binary).map(|()| binary));
+        let is_ptx = tried.as_ref().is_ok_and(|binary| binary.form == Form::Ptx);
+        report.line(&name, tried.map(|binary| compiled(&binary) + "; loads and runs").map_err(told));
+        if is_ptx {
+            let text =
+                format!("NVRTC {} does not know {}; the driver compiles PTX at every start", nvrtc.version_text(), facts.target);
+            report.limit(&name, text, "a later NVRTC would give machine code");
+        }
+    }
+}
+
+fn compiled(binary: &Binary) -> String {
+    format!("{} for {}, {:.0} ms", binary.form.name(), binary.architecture, binary.time.as_secs_f64() * 1e3)
+}
+
+/// Loads and runs the trial kernel.
+fn launch(ordinal: u32, binary: &Binary) -> Result<(), Error> {
+    let array = Id::new(0);
+    let launch = Launch {
+        entry: "trial".into(),
+        grid: [1, 1, 1].map(Into::into),
+        block: [1, 1, 1],
+        shared_bytes: 0,
+        arguments: vec![Argument::Array(array)],
+        span: Span::new(0, 0),
+    };
+    let kernel = Kernel { name: "trial".into(), source: TRIAL.into(), scratch: Vec::new(), launches: vec![launch], sites: Vec::new() };
+    let device = Device::open_with(ordinal, Memory::Plain)?;
+    let call = Call { arrays: vec![Some(Shape { element: Type::I32, extents: vec![1] })], ..Call::default() };
+    Program::load(&device, &kernel, binary)?.run(&call, &[], &[array], &|_| "x".into()).map(drop)
 }
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-fn cache() -> Result<String, (String, Option<String>)> {
-    if std::env::var_os("GPUKC_CACHE").is_some_and(|value| value == "off") {
+fn cache() -> Result<String, Trouble> {
+    if Cache::switched_off() {
         return Ok("switched off by GPUKC_CACHE".to_owned());
     }
-    let help = || Some("set GPUKC_CACHE_DIR to a folder that can be written; without it every run compiles anew".to_owned());
+    let help =
+        || Some("set GPUKC_CACHE_DIR to a folder of your own that can be written; without it every run compiles anew".to_owned());
     let cache = Cache::from_environment();
     let Some(folder) = cache.folder() else { return Err(("HOME is not set".to_owned(), help())) };
-    let list = cache.list(false).map_err(|error| (format!("{}: {error}", folder.display()), help()))?;
-    let trial = fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
-    trial.map_err(|error| (format!("{} can't be written: {error}", folder.display()), help()))?;
+    let trouble = |error: std::io::Error| (format!("{} can't be used: {error}", folder.display()), help());
+    cache.check().map_err(trouble)?;
+    let list = cache.list(false).map_err(trouble)?;
     let total = list.iter().map(|listed| listed.bytes).sum();
-    Ok(format!("{} ({} entries, {})", folder.display(), list.len(), bytes_text(total)))
+    Ok(format!("{} ({} entries, {} of {})", folder.display(), list.len(), bytes_text(total), bytes_text(cache.bound)))
 }
 
-fn python() -> Result<String, (String, Option<String>)> {
+/// `gpukc setup` needs it.
+fn python() -> Result<String, Trouble> {
     let output = Command::new("python3").arg("--version").stdin(Stdio::null()).output();
     match output {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        _ => Err(("python3 does not run".to_owned(), Some("only `gpukc setup` needs it".to_owned()))),
+        _ => Err(("python3 does not run".to_owned(), Some("`gpukc setup` needs it, to fetch NVRTC".to_owned()))),
     }
 }

@@ -66,7 +66,8 @@ int retained = 0;
 int process = 0;
 Status fault = OK;
 thread_local void *current = nullptr;
-char context_of_device;
+// The context of a device is the place of its number here.
+char contexts[64];
 
 std::string setting(const char *name, const char *otherwise) {
     const char *value = getenv(name);
@@ -246,7 +247,7 @@ Status cuDevicePrimaryCtxRetain(void **context, int device) {
     CALL("cuDevicePrimaryCtxRetain", false);
     if (device < 0 || device >= (int)devices.size()) return INVALID_DEVICE;
     retained++;
-    *context = &context_of_device;
+    *context = &contexts[device];
     return OK;
 }
 
@@ -378,7 +379,7 @@ Status cuModuleLoadData(void **module, const void *image) {
     if (sscanf(head, "// stand-in %31s NVRTC %31s\n", architecture, made_by) != 2) return INVALID_IMAGE;
     if (version(made_by) > version(setting("STANDIN_DRIVER", "13.0"))) return machine_code ? INVALID_IMAGE : UNSUPPORTED_PTX_VERSION;
     int of_code = atoi(strchr(architecture, '_') + 1), major = 0, minor = 0;
-    sscanf(devices[0].c_str(), "%d.%d", &major, &minor);
+    sscanf(devices[(char *)current - contexts].c_str(), "%d.%d", &major, &minor);
     int of_device = major * 10 + minor;
     bool runs = machine_code ? of_code / 10 == of_device / 10 && of_code <= of_device : of_code <= of_device;
     if (!runs) return NO_BINARY_FOR_GPU;
@@ -464,7 +465,7 @@ Status cuMemFreeAsync(Pointer pointer, void *stream) {
 
 Status cuDeviceGetDefaultMemPool(void **pool, int) {
     CALL("cuDeviceGetDefaultMemPool", false);
-    *pool = &context_of_device;
+    *pool = contexts;
     return OK;
 }
 
