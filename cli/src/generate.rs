@@ -92,7 +92,7 @@ pub fn make(generator: &Generator, element: Type, name: &str) -> Result<Tensor, 
     if *fill == Fill::Randn && !element.is_float() {
         return Err(format!("randn makes floats, and `{name}` is {element}"));
     }
-    let mut tensor = crate::inputs::room(element, shape, name)?;
+    let mut tensor = gpukc_cli::tensor::room(element, shape, name)?;
     if *fill == Fill::Zeros {
         return Ok(tensor);
     }

@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
+use gpukc_cli::npy;
+use gpukc_cli::tensor::kind;
 use gpukc_cpu::Tensor;
 use gpukc_dsl::call::{self, Bindings, CallArgument};
 use gpukc_dsl::program::{ArrayId, Kernel, Literal, Parameter};
 use gpukc_dsl::source::Source;
 use gpukc_dsl::types::Type;
-use gpukc_runtime::error::bytes_text;
 
 use crate::failure::Failure;
-use crate::{generate, npy, show};
+use crate::generate;
 
 /// A parameter's value.
 pub enum Value {
@@ -152,7 +153,7 @@ fn scalar(text: &str, ty: Type, name: &str) -> Result<Literal, Failure> {
     if is_file(text) {
         let tensor = npy::read(Path::new(text), ty, name).map_err(Failure::input)?;
         if !tensor.shape().is_empty() {
-            let shown = show::kind(ty, tensor.shape());
+            let shown = kind(ty, tensor.shape());
             return Err(Failure::input(format!("`{name}` is a scalar ({ty}), and {text} holds an array: {shown}")));
         }
         return Ok(literal_of(&tensor));
@@ -222,27 +223,4 @@ fn literal_of(tensor: &Tensor) -> Literal {
         Type::F32 => Literal::Float(number!(f32).into()),
         Type::F64 => Literal::Float(number!(f64)),
     }
-}
-
-/// Zeros for an input, if this machine has the memory.
-pub fn room(element: Type, shape: &[i64], name: &str) -> Result<Tensor, String> {
-    let count = shape.iter().try_fold(element.size() as u64, |bytes, &extent| bytes.checked_mul(u64::try_from(extent).ok()?));
-    let bytes = if shape.contains(&0) { Some(0) } else { count };
-    let bytes = bytes.ok_or_else(|| format!("`{name}`: {} is larger than any memory", show::kind(element, shape)))?;
-    // The system promises more than it has, and ends processes that take its word.
-    if bytes > 1 << 28
-        && let Some(available) = available_memory()
-        && bytes > available
-    {
-        let (wanted, there) = (bytes_text(bytes), bytes_text(available));
-        return Err(format!("`{name}`: {} takes {wanted}, and {there} of memory are available", show::kind(element, shape)));
-    }
-    Tensor::zeros(element, shape).ok_or_else(|| format!("`{name}`: no memory for {}", bytes_text(bytes)))
-}
-
-/// What the system says can be had, where it says so.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

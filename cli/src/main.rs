@@ -10,7 +10,6 @@ mod failure;
 mod generate;
 mod inputs;
 mod load;
-mod npy;
 mod output;
 mod pipeline;
 mod report;

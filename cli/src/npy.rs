@@ -50,7 +50,7 @@ pub fn read_from(mut stream: impl Read, size: Option<u64>, element: Type, name: 
     {
         return Err(format!("its shape {:?} needs {bytes} bytes of data, and there are {there}", header.shape));
     }
-    let mut tensor = crate::inputs::room(element, &header.shape, name)?;
+    let mut tensor = crate::tensor::room(element, &header.shape, name)?;
     let data = tensor.bytes_mut();
     stream.read_exact(data).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("its shape {:?} needs {bytes} bytes of data, and there are fewer", header.shape),
@@ -63,7 +63,7 @@ pub fn read_from(mut stream: impl Read, size: Option<u64>, element: Type, name: 
         data.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
     }
     if header.fortran_order && header.shape.iter().filter(|&&extent| extent > 1).count() > 1 {
-        let mut turned = crate::inputs::room(element, &header.shape, name)?;
+        let mut turned = crate::tensor::room(element, &header.shape, name)?;
         turn(tensor.bytes(), turned.bytes_mut(), &header.shape, element.size());
         tensor = turned;
     }

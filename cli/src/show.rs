@@ -2,21 +2,13 @@
 
 use half::{bf16, f16};
 
+use gpukc_cli::tensor::kind;
 use gpukc_cpu::Tensor;
 use gpukc_dsl::types::Type;
 
 /// Values shown along the last axis, and along each of the others.
 const LAST: usize = 8;
 const OTHERS: usize = 3;
-
-/// `f32[3, 4]`, or `f32` for a scalar.
-pub fn kind(element: Type, shape: &[i64]) -> String {
-    if shape.is_empty() {
-        return element.to_string();
-    }
-    let extents: Vec<String> = shape.iter().map(i64::to_string).collect();
-    format!("{element}[{}]", extents.join(", "))
-}
 
 /// One line: `y: f32[3] = [1.0, 2.0, 3.0]`.
 pub fn summary(name: &str, tensor: &Tensor) -> String {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gpukc_cli::npy;
 use gpukc_cpu::Tensor;
 use gpukc_dsl::program::Kernel;
 use gpukc_runtime::cache::Cache;
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::{Format, Run, Stage};
 use crate::failure::Failure;
-use crate::{devices, inputs, load, npy, output, pipeline, show};
+use crate::{devices, inputs, load, output, pipeline, show};
 
 pub fn run(args: &Run) -> Result<(), Failure> {
     if let Some(seconds) = args.timeout {
