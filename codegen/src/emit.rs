@@ -103,6 +103,9 @@ fn global_function(launch: &Launch) -> String {
     let head = format!("extern \"C\" __global__ void __launch_bounds__({threads}{resident}) {}", launch.entry);
     let parameters: Vec<String> = launch.parameters.iter().map(parameter).collect();
     let mut writer = Writer::new(Scope::of_launch(&launch.parameters), None);
+    if launch.dynamic_shared > 0 {
+        writer.line("extern __shared__ __align__(16) unsigned char block_memory[];");
+    }
     writer.find_alignments(&launch.body);
     writer.nodes(&launch.body);
     prose(&launch.notes, 0) + &signature(&head, &parameters) + &writer.finish() + "}\n"

@@ -24,10 +24,10 @@ use lower::Lowered;
 use target::Target;
 
 /// The plan of one kernel, verified.
-pub fn plan(program: &Program, kernel: &Typed, _target: Target, facts: &Facts) -> Result<Lowered, Error> {
+pub fn plan(program: &Program, kernel: &Typed, target: Target, facts: &Facts) -> Result<Lowered, Error> {
     let mut rewritten = kernel.clone();
     passes::run(&mut rewritten, facts, |_, _| {});
-    let lowered = lower::lower(program, &rewritten, facts)?;
+    let lowered = lower::lower(program, &rewritten, target, facts)?;
     plan::verify::verify(&lowered.plan)?;
     Ok(lowered)
 }
@@ -40,7 +40,7 @@ pub fn compile(program: &Program, kernel: &Typed, target: Target, facts: &Facts)
         entry: launch.entry.clone(),
         grid: launch.grid.clone(),
         block: launch.block,
-        shared_bytes: 0,
+        shared_bytes: launch.dynamic_shared,
         arguments: launch.parameters.iter().map(|p| p.argument.clone()).collect(),
         span,
     });

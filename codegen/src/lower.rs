@@ -31,6 +31,7 @@ use crate::emit::DeviceFunction;
 use crate::error::Error;
 use crate::facts::Facts;
 use crate::plan::Plan;
+use crate::target::Target;
 
 pub use group::{Group, Schedule, is_plain};
 
@@ -46,10 +47,10 @@ pub struct Lowered {
 }
 
 /// Lowers a kernel whose [passes](crate::passes) have run.
-pub fn lower(program: &Program, kernel: &Kernel, facts: &Facts) -> Result<Lowered, Error> {
+pub fn lower(program: &Program, kernel: &Kernel, target: Target, facts: &Facts) -> Result<Lowered, Error> {
     let groups = group::group(kernel, facts);
     let places = place::place(kernel, facts, &groups);
-    let mut lowering = context::Lowering::new(program, kernel, facts, places)?;
+    let mut lowering = context::Lowering::new(program, kernel, target, facts, places)?;
     let mut spans = Vec::new();
     for group in &groups {
         match group.schedule {

@@ -20,6 +20,7 @@
 //! condition or in a loop whose bounds depend on the thread; shared memory fits the target; block sizes are legal.
 
 pub mod print;
+pub mod shared;
 pub mod verify;
 
 use std::ops;
@@ -61,6 +62,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Blocks that should be resident on one multiprocessor; bounds the registers.
     pub resident: Option<u32>,
+    /// Dynamic shared memory of a block in bytes.
+    pub dynamic_shared: u32,
     /// The body.
     pub body: Vec<Node>,
 }
@@ -100,6 +103,17 @@ pub enum Unroll {
     By(u32),
 }
 
+/// Where an array of a launch lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// In registers of each thread.
+    Registers,
+    /// In the block's static shared memory.
+    Shared,
+    /// In the block's dynamic shared memory, from this byte on: a launch may ask for more of it than of static.
+    Dynamic(u32),
+}
+
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
@@ -116,7 +130,7 @@ pub enum Node {
         /// Whether it is assigned later.
         mutable: bool,
     },
-    /// `T name[extents];` in registers, or with `shared` in shared memory. `fill`: every element's initial value.
+    /// `T name[extents];` in registers or shared memory.
     Array {
         /// Element type.
         ty: CudaType,
@@ -124,8 +138,8 @@ pub enum Node {
         name: String,
         /// Extents, slowest first, padding included.
         extents: Vec<u32>,
-        /// Shared memory rather than registers.
-        shared: bool,
+        /// Where it lies.
+        memory: Memory,
         /// Initialised to zero bits.
         zeroed: bool,
     },

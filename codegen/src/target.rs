@@ -34,6 +34,19 @@ impl Target {
         (50..=999).contains(&capability).then_some(Target { capability, specific })
     }
 
+    /// Shared memory that a block may ask for, in bytes (CUDA C++ programming guide, table of technical specifications per
+    /// compute capability).
+    pub fn shared_bytes(self) -> i64 {
+        let kilobytes = match self.capability {
+            80 | 87 => 163,
+            86 | 89 | 120 | 121 => 99,
+            90 | 100 | 103 | 110 => 227,
+            75 => 64,
+            _ => 48,
+        };
+        kilobytes * 1024
+    }
+
     /// The target of a device of compute capability `major.minor`: on Hopper the architecture-specific one.
     pub fn of_device(major: u32, minor: u32) -> Target {
         Target { capability: major * 10 + minor, specific: major == 9 && minor == 0 }

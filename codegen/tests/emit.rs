@@ -4,7 +4,7 @@ use gpukc_codegen::emit::{DeviceFunction, emit, expr, scope::Scope};
 use gpukc_codegen::formula::Formula;
 use gpukc_codegen::kernel::Argument;
 use gpukc_codegen::plan::{
-    CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, Unroll, call, int, long, name, verify::verify,
+    CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, Unroll, call, int, long, name, verify::verify,
 };
 use gpukc_dsl::arena::Id;
 use gpukc_dsl::types::Type;
@@ -126,8 +126,8 @@ fn everything() -> (Plan, Vec<DeviceFunction>) {
     let x = name("x");
     let wide = |array: &str, index: Expr| Expr::Wide(Type::F32, 4, Box::new(name(array)), Box::new(index));
     let body = vec![
-        Node::Array { ty: Type::F32.into(), name: "tile".into(), extents: vec![8, 36], shared: true, zeroed: false },
-        Node::Array { ty: Type::F32.into(), name: "sums".into(), extents: vec![4], shared: false, zeroed: true },
+        Node::Array { ty: Type::F32.into(), name: "tile".into(), extents: vec![8, 36], memory: Memory::Shared, zeroed: false },
+        Node::Array { ty: Type::F32.into(), name: "sums".into(), extents: vec![4], memory: Memory::Registers, zeroed: true },
         declare(Type::I64, "first", name("blockIdx.x").cast(Type::I64) * int(1024)),
         Node::Comment("Neighbouring elements move together.".into()),
         declare(CudaType::Pack(Type::F32, 4), "pack", wide("x", name("first") + name("threadIdx.x") * int(4))),
@@ -183,6 +183,7 @@ fn everything() -> (Plan, Vec<DeviceFunction>) {
         grid: [n.div_ceil(1024), 1.into(), 1.into()],
         block: [256, 1, 1],
         resident: Some(4),
+        dynamic_shared: 0,
         body,
     };
     let function = |name: &str, value: Expr| DeviceFunction {

@@ -2,7 +2,7 @@
 
 use gpukc_codegen::error::Error;
 use gpukc_codegen::kernel::Argument;
-use gpukc_codegen::plan::{Expr, Launch, Node, Parameter, ParameterType, Plan, Unroll, call, int, name, verify::verify};
+use gpukc_codegen::plan::{Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, Unroll, call, int, name, verify::verify};
 use gpukc_dsl::arena::Id;
 use gpukc_dsl::types::Type;
 
@@ -20,6 +20,7 @@ fn launch(body: Vec<Node>) -> Launch {
         grid: [1.into(), 1.into(), 1.into()],
         block: [256, 1, 1],
         resident: None,
+        dynamic_shared: 0,
         body,
     }
 }
@@ -98,7 +99,7 @@ fn barriers_behind_assignments() {
     let some = when(first_thread(), vec![Node::Assign(name("a"), int(2))]);
     found(vec![set("a", 1, true), some, when(name("a").less(2), vec![Node::Barrier])], "not every thread reaches");
     // What shared memory holds is the same for all who read the same place.
-    let tile = Node::Array { ty: Type::I32.into(), name: "tile".into(), extents: vec![4], shared: true, zeroed: false };
+    let tile = Node::Array { ty: Type::I32.into(), name: "tile".into(), extents: vec![4], memory: Memory::Shared, zeroed: false };
     let store = Node::Assign(name("tile").at("threadIdx.x"), name("threadIdx.x"));
     let read = when(name("tile").at(0).less(2), vec![Node::Barrier]);
     found(vec![tile, store, Node::Barrier, read], "none");
@@ -110,11 +111,22 @@ fn resources() {
         ty: Type::F32.into(),
         name: name.into(),
         extents: vec![2, elements],
-        shared: true,
+        memory: Memory::Shared,
         zeroed: false,
     };
     found(vec![shared("a", 6144)], "none");
-    found(vec![shared("a", 3072), shared("b", 3073)], "bytes of shared memory");
+    found(vec![shared("a", 3072), shared("b", 3073)], "bytes of static shared memory");
+    let dynamic = |at| Node::Array {
+        ty: Type::F32.into(),
+        name: format!("at{at}"),
+        extents: vec![100],
+        memory: Memory::Dynamic(at),
+        zeroed: false,
+    };
+    let of = |dynamic_shared, body| problem(vec![Launch { dynamic_shared, ..launch(body) }]);
+    assert_eq!(of(800, vec![dynamic(0), dynamic(400)]), "none");
+    assert!(of(799, vec![dynamic(0), dynamic(400)]).contains("dynamic shared memory"));
+    assert!(of(800, vec![dynamic(0), dynamic(384)]).contains("dynamic shared memory"));
     for block in [[0, 1, 1], [1025, 1, 1], [1, 1, 65], [64, 64, 1]] {
         assert!(problem(vec![Launch { block, ..launch(vec![]) }]).contains("a block of"), "{block:?}");
     }

@@ -1,7 +1,9 @@
 //! Calls as the runner reads them, and its results: the host side of a launch, as `runtime` does it.
 
+use std::borrow::Cow;
+
 use gpukc_codegen::formula::Formula;
-use gpukc_codegen::kernel::{Argument, Launch, REPORT_WORDS};
+use gpukc_codegen::kernel::{Argument, Kernel, Launch, REPORT_WORDS};
 use gpukc_dsl::call::scalar_bits;
 use gpukc_dsl::program::{ArrayId, Parameter, Role};
 use gpukc_dsl::types::Type;
@@ -19,6 +21,18 @@ const POISON: u64 = 0xff;
 /// Results that are not written shall be noticed, by other bytes than copied poison.
 const UNTOUCHED: u64 = 0xcb;
 const GIVEN: u64 = 256;
+
+/// The text as it is built. Dynamic shared memory alone is spelled in a way that C++ has nothing for: it becomes static memory of
+/// the largest size that a launch of the text asks for.
+pub fn source(text: &Kernel) -> Cow<'_, str> {
+    const DYNAMIC: &str = "extern __shared__ __align__(16) unsigned char block_memory[];";
+    match text.launches.iter().map(|launch| launch.shared_bytes).max() {
+        Some(bytes) if bytes > 0 => {
+            Cow::Owned(text.source.replace(DYNAMIC, &format!("__shared__ __align__(16) unsigned char block_memory[{bytes}];")))
+        }
+        _ => Cow::Borrowed(&text.source),
+    }
+}
 
 /// Words and bytes of a job.
 #[derive(Default)]
@@ -58,9 +72,6 @@ pub fn encode(call: &Call, built: &Built) -> Result<Vec<u8>, Error> {
     }
     out.word(launches.len() as u64);
     for (launch, grid) in launches {
-        if launch.shared_bytes != 0 {
-            return Err(Error::Contract(format!("`{}` has dynamic shared memory, which is not emulated", launch.entry)));
-        }
         out.text(&format!("{}:{}", built.index, launch.entry));
         grid.into_iter().for_each(|extent| out.word(extent as u64));
         launch.block.into_iter().for_each(|extent| out.word(u64::from(extent)));

@@ -12,6 +12,7 @@ mod error;
 mod job;
 mod toolchain;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use gpukc_codegen::kernel::Kernel;
@@ -103,7 +104,8 @@ impl Emulator {
 
     /// Runs calls, each in a process of its own. Their texts are compiled together, which is faster.
     pub fn run_many(&self, calls: &[Call]) -> Vec<Result<Results, Error>> {
-        let sources: Vec<&str> = calls.iter().map(|call| call.text.source.as_str()).collect();
+        let texts: Vec<Cow<str>> = calls.iter().map(|call| job::source(call.text)).collect();
+        let sources: Vec<&str> = texts.iter().map(|text| text.as_ref()).collect();
         let entries: Vec<Vec<&str>> =
             calls.iter().map(|call| call.text.launches.iter().map(|launch| launch.entry.as_str()).collect()).collect();
         let built = self.toolchain.build(&sources, &entries);

@@ -8,7 +8,7 @@ use crate::emit::WIDTH;
 use crate::emit::expr::{spell, spell_as, type_name};
 use crate::emit::header::prose;
 use crate::emit::scope::{Scope, root};
-use crate::plan::{CudaType, Expr, Node, Unroll, walk_nodes};
+use crate::plan::{CudaType, Expr, Memory, Node, Unroll, walk_nodes};
 
 /// Writes the body of a function.
 pub struct Writer {
@@ -47,7 +47,7 @@ impl Writer {
         nodes.iter().for_each(|node| self.node(node));
     }
 
-    fn line(&mut self, text: &str) {
+    pub fn line(&mut self, text: &str) {
         self.out += &format!("{:indent$}{text}\n", "", indent = self.indent);
     }
 
@@ -79,7 +79,7 @@ impl Writer {
                 prose(&lines, self.indent).lines().for_each(|line| self.line(line));
             }
             Node::Declare { ty, name, value, mutable } => self.declare(ty, name, value.as_ref(), *mutable),
-            Node::Array { ty, name, extents, shared, zeroed } => self.array(ty, name, extents, *shared, *zeroed),
+            Node::Array { ty, name, extents, memory, zeroed } => self.array(ty, name, extents, *memory, *zeroed),
             Node::Assign(place, value) => self.assign(place, value),
             Node::For { variable, ty, lo, hi, step, unroll, body } => {
                 self.repeat(variable, ty, [lo, hi, step], *unroll, body);
@@ -119,7 +119,11 @@ impl Writer {
         self.scope.declare(name, ty);
     }
 
-    fn array(&mut self, ty: &CudaType, name: &str, extents: &[u32], shared: bool, zeroed: bool) {
+    fn array(&mut self, ty: &CudaType, name: &str, extents: &[u32], memory: Memory, zeroed: bool) {
+        if let Memory::Dynamic(at) = memory {
+            return self.dynamic_array(ty, name, extents, at);
+        }
+        let shared = memory == Memory::Shared;
         let natural = match ty {
             CudaType::Element(ty) => ty.size(),
             CudaType::Pack(ty, lanes) => ty.size() * *lanes as usize,
@@ -131,6 +135,19 @@ impl Writer {
         let memory = if shared { "__shared__ " } else { "" };
         let value = if zeroed && !shared { " = {}" } else { "" };
         self.line(&format!("{memory}{alignment}{} {name}{extents}{value};", type_name(ty)));
+        self.scope.declare(name, ty);
+    }
+
+    /// A pointer to rows, which is subscripted as the array would be.
+    fn dynamic_array(&mut self, ty: &CudaType, name: &str, extents: &[u32], at: u32) {
+        let rows: String = extents.iter().skip(1).map(|extent| format!("[{extent}]")).collect();
+        let (declared, cast) = match rows.as_str() {
+            "" => (format!("* {name}"), "*".to_string()),
+            rows => (format!(" (*{name}){rows}"), format!(" (*){rows}")),
+        };
+        let ty_name = type_name(ty);
+        let place = if at == 0 { "block_memory".to_string() } else { format!("&block_memory[{at}]") };
+        self.line(&format!("{ty_name}{declared} = ({ty_name}{cast}){place};"));
         self.scope.declare(name, ty);
     }
 

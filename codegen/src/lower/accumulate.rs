@@ -25,6 +25,12 @@ const MOST_PRIVATE: i64 = 1 << 11;
 /// Largest copy of an array in shared memory.
 const PRIVATE_BYTES: i64 = 16 << 10;
 
+/// Threads and most blocks where copies are larger: few blocks fit a multiprocessor.
+const LARGE_COPY_THREADS: i64 = 1024;
+const MOST_LARGE: i64 = 1 << 8;
+/// Iterations for each element from which larger copies pay.
+const LARGE_COPY_POINTS: i64 = 1 << 10;
+
 /// Where an array is accumulated.
 #[derive(Clone, Copy)]
 struct Container {
@@ -177,10 +183,10 @@ fn atomically(lowering: &mut Lowering, statement: &Statement, container: Contain
     let written: &[ArrayId] = if container.scratch.is_none() { &[container.array] } else { &[] };
     lowering.begin_launch(written);
     let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
-    if let Some(count) = elements.constant().filter(|n| (1..=PRIVATE_BYTES / container.wide.size() as i64).contains(n)) {
+    let points = lowering.points(&statement.variables)?;
+    if let Some(count) = elements.constant().filter(|n| has_copies(lowering, container, *n, &points)) {
         return privately(lowering, statement, container, op, count);
     }
-    let points = lowering.points(&statement.variables)?;
     let target = container.pointer(lowering, true);
     let what = suffix(lowering, statement);
     let notes = vec!["A thread per iteration, grid-stride; values meet in the array by atomic operations.".into()];
@@ -192,6 +198,14 @@ fn atomically(lowering: &mut Lowering, statement: &Statement, container: Contain
             Ok(())
         })
     })
+}
+
+/// Whether every block gets a copy of the array: a small one always, one that fits shared memory at all if there is so much to
+/// accumulate that filling and emptying the copies does not count.
+fn has_copies(lowering: &Lowering, container: Container, count: i64, points: &Formula) -> bool {
+    let bytes = count.saturating_mul(container.wide.size() as i64);
+    let many = lowering.facts.at_least(points, count.saturating_mul(LARGE_COPY_POINTS));
+    count > 0 && (bytes <= PRIVATE_BYTES || bytes <= lowering.target.shared_bytes() && many)
 }
 
 /// `accumulate(&place, value, Functor());`
@@ -206,16 +220,18 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
     let target = container.pointer(lowering, true);
     let wish = format!("{}_block", lowering.kernel.arrays[container.array].name.replace('.', "_"));
     let copy = lowering.shared(&wish, container.wide, vec![count as u32]);
+    let large = count * container.wide.size() as i64 > PRIVATE_BYTES;
+    let threads = if large { LARGE_COPY_THREADS } else { THREADS };
     let thread = || name("threadIdx.x").cast(Type::I32);
-    let elements = || [thread(), int(count), int(THREADS)];
+    let elements = || [thread(), int(count), int(threads)];
     lowering.each("element", Type::I32, elements(), Unroll::By(1), |lowering, element| {
         lowering.push(Node::Assign(copy.clone().at(element), identity(op, container)));
         Ok(())
     })?;
     lowering.push(Node::Barrier);
     let all = lowering.size(&points, "points");
-    let lo = name("blockIdx.x").cast(ty) * int(THREADS) + thread();
-    let step = name("gridDim.x").cast(ty) * int(THREADS);
+    let lo = name("blockIdx.x").cast(ty) * int(threads) + thread();
+    let step = name("gridDim.x").cast(ty) * int(threads);
     let wish = lowering.point_name(&statement.variables);
     lowering.each(&wish, ty, [lo, all, step], Unroll::By(4), |lowering, point| {
         lowering.decode(&statement.variables, point)?;
@@ -239,8 +255,9 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
         "cheap and collide less, and combines it into the array once.".into(),
     ];
     let what = suffix(lowering, statement);
-    let grid = [points.div_ceil(16 * THREADS).min(MOST_PRIVATE), 1.into(), 1.into()];
-    lowering.end_launch(&what, "accumulate", notes, grid, [THREADS as u32, 1, 1]);
+    let most = if large { MOST_LARGE } else { MOST_PRIVATE };
+    let grid = [points.div_ceil(16 * threads).min(most), 1.into(), 1.into()];
+    lowering.end_launch(&what, "accumulate", notes, grid, [threads as u32, 1, 1]);
     Ok(())
 }
 

@@ -16,13 +16,15 @@ use crate::error::Error;
 use crate::facts::Facts;
 use crate::formula::{Formula, Op};
 use crate::kernel::{Argument, Scratch, Site};
-use crate::plan::{CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, int, long, name};
+use crate::plan::{CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, int, long, name, shared};
 use crate::size;
+use crate::target::Target;
 
 /// See the module.
 pub struct Lowering<'a> {
     pub program: &'a Program,
     pub kernel: &'a Kernel,
+    pub target: Target,
     pub facts: &'a Facts,
     pub places: Places,
     pub plan: Plan,
@@ -73,11 +75,12 @@ struct Block {
 }
 
 impl<'a> Lowering<'a> {
-    pub fn new(program: &'a Program, kernel: &'a Kernel, facts: &'a Facts, places: Places) -> Result<Self, Error> {
+    pub fn new(program: &'a Program, kernel: &'a Kernel, target: Target, facts: &'a Facts, places: Places) -> Result<Self, Error> {
         let plan = Plan { name: kernel.name.clone(), ..Plan::default() };
         let mut lowering = Lowering {
             program,
             kernel,
+            target,
             facts,
             places,
             plan,
@@ -186,7 +189,9 @@ impl<'a> Lowering<'a> {
             (ParameterType::Value(_), _) => 3,
             (ParameterType::Report, _) => 4,
         });
-        self.plan.launches.push(Launch { entry, schedule, notes, parameters, grid, block, resident: None, body });
+        let mut launch = Launch { entry, schedule, notes, parameters, grid, block, resident: None, dynamic_shared: 0, body };
+        shared::place(&mut launch);
+        self.plan.launches.push(launch);
     }
 
     /// The plan and its functions.
@@ -338,17 +343,17 @@ impl<'a> Lowering<'a> {
 
     /// Declares a register array.
     pub fn registers(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>) -> Expr {
-        self.array(wish, ty, extents, false)
+        self.array(wish, ty, extents, Memory::Registers)
     }
 
     /// Declares a shared array.
     pub fn shared(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>) -> Expr {
-        self.array(wish, ty, extents, true)
+        self.array(wish, ty, extents, Memory::Shared)
     }
 
-    fn array(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>, shared: bool) -> Expr {
+    fn array(&mut self, wish: &str, ty: impl Into<CudaType>, extents: Vec<u32>, memory: Memory) -> Expr {
         let fresh = self.scoped(wish);
-        self.push(Node::Array { ty: ty.into(), name: fresh.clone(), extents, shared, zeroed: false });
+        self.push(Node::Array { ty: ty.into(), name: fresh.clone(), extents, memory, zeroed: false });
         name(fresh)
     }
 

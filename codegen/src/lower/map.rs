@@ -21,6 +21,8 @@ use crate::walk;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
+/// Most arrays whose packs a thread holds.
+const MOST_ALONG: usize = 24;
 /// Most blocks of a grid-stride launch: more only cost scheduling.
 const MOST_BLOCKS: i64 = 1 << 16;
 
@@ -115,6 +117,10 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
                 }
             }
         }
+    }
+    // Each has a pack in registers.
+    if along.len() > MOST_ALONG {
+        return None;
     }
     let unroll = if along.len() <= 1 { 2 } else { 1 };
     Some(Wide { lanes: (16 / widest as u32).max(1), unroll, threads: THREADS, along })

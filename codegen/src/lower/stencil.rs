@@ -71,13 +71,15 @@ pub fn stencil(lowering: &mut Lowering, statement: &Statement) -> Result<Option<
     let points = super::group::product(kernel, facts, &statement.variables);
     let (false, Some(points)) = (arrays.is_empty(), points) else { return Ok(None) };
     let candidates = candidates(lowering, statement, spanned)?;
-    let fits = |tile: &&Vec<i64>| {
+    let bytes = |tile: &Vec<i64>| {
         let bytes = |halo: &Halo| halo.extents(tile).iter().product::<i64>() * kernel.arrays[halo.array].element.size() as i64;
-        arrays.iter().map(bytes).sum::<i64>() <= MOST_BYTES
+        arrays.iter().map(bytes).sum::<i64>()
     };
     let enough = |tile: &&Vec<i64>| !facts.below(&points, FEW_TILES * tile.iter().product::<i64>());
-    let mut fitting = candidates.iter().filter(fits);
-    let tile = fitting.clone().find(enough).or_else(|| fitting.next_back()).cloned();
+    let mut fitting = candidates.iter().filter(|tile| bytes(tile) <= MOST_BYTES);
+    let roomy = |tile: &&Vec<i64>| bytes(tile) <= lowering.target.shared_bytes();
+    // Far reads: better one block on a multiprocessor than every element from memory many times.
+    let tile = fitting.clone().find(enough).or_else(|| fitting.next_back()).or_else(|| candidates.iter().rfind(roomy)).cloned();
     if tile.is_none() && !statement.attributes.tile.is_empty() {
         return Err(lowering.refuse_tile(statement, "with its halo it does not fit shared memory"));
     }

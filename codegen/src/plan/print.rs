@@ -6,7 +6,7 @@ use crate::emit::expr::{element_name, spell, type_name};
 use crate::emit::scope::Scope;
 use crate::formula::Formula;
 use crate::kernel::Argument;
-use crate::plan::{CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, Unroll};
+use crate::plan::{CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, Unroll};
 
 /// A plan's text form.
 pub fn print(plan: &Plan) -> String {
@@ -35,6 +35,9 @@ impl fmt::Display for Launch {
         let [x, y, z] = self.block;
         let resident = self.resident.map(|blocks| format!(", {blocks} resident")).unwrap_or_default();
         writeln!(f, "  block {x}, {y}, {z}{resident}")?;
+        if self.dynamic_shared > 0 {
+            writeln!(f, "  dynamic shared memory {} bytes", self.dynamic_shared)?;
+        }
         self.parameters.iter().try_for_each(|parameter| writeln!(f, "  {parameter}"))?;
         f.write_str("  body\n")?;
         let mut printer = Printer { out: f, scope: Scope::of_launch(&self.parameters), indent: 4 };
@@ -116,8 +119,12 @@ impl<W: Write> Printer<'_, W> {
                 self.scope.declare(name, ty);
                 Ok(())
             }
-            Node::Array { ty, name, extents, shared, zeroed } => {
-                let memory = if *shared { "shared" } else { "registers" };
+            Node::Array { ty, name, extents, memory, zeroed } => {
+                let memory = match memory {
+                    Memory::Registers => "registers".to_string(),
+                    Memory::Shared => "shared".to_string(),
+                    Memory::Dynamic(at) => format!("shared at {at}"),
+                };
                 let extents: String = extents.iter().map(|extent| format!("[{extent}]")).collect();
                 let zeroed = if *zeroed { " zeroed" } else { "" };
                 self.line(&format!("{memory} {name}: {}{extents}{zeroed}", type_name(ty)))?;

@@ -8,10 +8,7 @@ use std::collections::HashSet;
 use crate::emit::scope::root;
 use crate::error::Error;
 use crate::kernel::Argument;
-use crate::plan::{CudaType, Expr, Launch, Node, ParameterType, Plan, Unroll, walk_nodes};
-
-/// Static shared memory that every architecture grants a block.
-const SHARED_BYTES: usize = 48 * 1024;
+use crate::plan::{Expr, Launch, Memory, Node, ParameterType, Plan, Unroll, shared, walk_nodes};
 
 /// Checks every invariant; the first that is broken is a bug of ours.
 pub fn verify(plan: &Plan) -> Result<(), Error> {
@@ -110,17 +107,26 @@ fn barriers_are_uniform(launch: &Launch) -> Check {
     uniform::check(launch)
 }
 
-/// 7. Shared memory fits.
+/// 7. Shared memory fits: static arrays the static memory; dynamic ones lie in what the launch asks for, none on another.
 fn shared_memory_fits(launch: &Launch) -> Check {
-    let mut bytes = 0_usize;
-    walk_statements(&launch.body, &mut |node| {
-        if let Node::Array { ty, extents, shared: true, .. } = node {
-            let elements = extents.iter().fold(1_usize, |product, extent| product.saturating_mul(*extent as usize));
-            let size = elements.saturating_mul(size_of(ty));
-            bytes = bytes.saturating_add(size.saturating_add(15) / 16 * 16);
+    let mut fixed = 0_usize;
+    let mut end = 0_usize;
+    let mut overlap = false;
+    walk_statements(&launch.body, &mut |node| match node {
+        Node::Array { ty, extents, memory: Memory::Shared, .. } => fixed = fixed.saturating_add(shared::bytes(ty, extents)),
+        Node::Array { ty, extents, memory: Memory::Dynamic(at), .. } => {
+            overlap |= (*at as usize) < end || at % 16 != 0;
+            end = (*at as usize).saturating_add(shared::bytes(ty, extents));
         }
+        _ => {}
     });
-    if bytes > SHARED_BYTES { Err(format!("{bytes} bytes of shared memory")) } else { Ok(()) }
+    if fixed > shared::STATIC_BYTES {
+        return Err(format!("{fixed} bytes of static shared memory"));
+    }
+    if overlap || end > launch.dynamic_shared as usize {
+        return Err(format!("arrays in dynamic shared memory end at {end} of {}, or lie on each other", launch.dynamic_shared));
+    }
+    Ok(())
 }
 
 /// 8. A loop that is unrolled completely has a constant trip count, and no loop stands still.
@@ -138,15 +144,6 @@ fn full_unrolling_is_possible(launch: &Launch) -> Check {
         }
     });
     problem.map_or(Ok(()), Err)
-}
-
-fn size_of(ty: &CudaType) -> usize {
-    match ty {
-        CudaType::Element(ty) => ty.size(),
-        CudaType::Pack(ty, lanes) => ty.size() * *lanes as usize,
-        CudaType::Best(_) => 16,
-        CudaType::Class(_, ty) => 12 * ty.size().max(8),
-    }
 }
 
 /// Visits every statement, outer ones first.

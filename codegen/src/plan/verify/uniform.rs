@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::Check;
 use crate::emit::scope::root;
-use crate::plan::{Expr, Launch, Node};
+use crate::plan::{Expr, Launch, Memory, Node};
 
 /// Checks one launch.
 pub fn check(launch: &Launch) -> Check {
@@ -91,8 +91,8 @@ impl<'a> Analysis<'a> {
                 let varies = divergent || value.as_ref().is_some_and(|value| self.varies(value));
                 self.set(name, varies);
             }
-            Node::Array { name, shared, .. } => {
-                if *shared {
+            Node::Array { name, memory, .. } => {
+                if *memory != Memory::Registers {
                     self.memory.insert(name);
                 }
             }
