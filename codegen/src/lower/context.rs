@@ -48,6 +48,8 @@ pub struct Lowering<'a> {
     pub flat: Option<Flat>,
     /// Boundary rules have nothing to do at the moment: every read lies inside.
     pub interior: bool,
+    /// Extents that are not zero wherever an element is computed.
+    pub nonempty: Vec<Formula>,
     /// Reads that a tile in shared memory serves, and where the element lies in the tile.
     pub staged: BTreeMap<ExprId, Staged>,
     pub tile_position: BTreeMap<VariableId, Expr>,
@@ -96,6 +98,7 @@ impl<'a> Lowering<'a> {
             computed: BTreeMap::new(),
             flat: None,
             interior: false,
+            nonempty: Vec::new(),
             staged: BTreeMap::new(),
             tile_position: BTreeMap::new(),
             output_pack: None,
@@ -161,6 +164,7 @@ impl<'a> Lowering<'a> {
         self.chip.clear();
         self.computed.clear();
         self.flat = None;
+        self.nonempty.clear();
         self.blocks = vec![Block::default()];
         self.reserve_names();
     }
@@ -174,6 +178,15 @@ impl<'a> Lowering<'a> {
         let arrays = kernel.arrays.iter().filter(|(id, _)| in_memory(id)).map(|(_, array)| array.name.replace('.', "_"));
         let wishes: Vec<String> = scalars.chain(dims).chain(arrays).collect();
         self.reserved = wishes.into_iter().map(|wish| (wish.clone(), self.namer.local(&wish))).collect();
+    }
+
+    /// Every element of the launch has a value of each of these variables.
+    pub fn computes_over(&mut self, ranges: &[Ranged]) {
+        let extents = ranges.iter().filter_map(|range| {
+            let from_zero = size::formula(self.kernel, self.facts, range.lo)?.constant() == Some(0);
+            from_zero.then(|| size::formula(self.kernel, self.facts, range.hi)).flatten()
+        });
+        self.nonempty = extents.collect();
     }
 
     /// Ends the launch. `suffix` tells the launches of one kernel apart.

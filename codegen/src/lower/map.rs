@@ -34,6 +34,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
             continue;
         }
         lowering.begin_launch(&[statement.array]);
+        lowering.computes_over(&statement.variables);
         if let Some(stencil) = super::stencil::stencil(lowering, &statement)? {
             super::stencil::lower(lowering, &statement, &stencil)?;
             continue;

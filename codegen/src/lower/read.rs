@@ -14,6 +14,7 @@ use crate::plan::{Expr, Node, call, int};
 use crate::size;
 
 /// A condition under which an element may be touched, and what counts where it does not hold.
+#[derive(Clone)]
 pub struct Inside {
     pub condition: Expr,
     pub constant: Option<ExprId>,
@@ -199,7 +200,7 @@ impl Lowering<'_> {
             Bounds::Constant(_) | Bounds::Drop => Some(int(0).binary("<=", index.clone()).and(index.clone().less(extent))),
             Bounds::Checked => Some(self.check(array, axis, subscript, index.clone(), extent)),
             // Only an empty array can be left through a rule.
-            _ if extent.constant().is_some_and(|n| n > 0) => None,
+            _ if extent.constant().is_some_and(|n| n > 0) || self.is_nonempty(array, axis) => None,
             _ => {
                 index = self.named_index(index);
                 Some(self.check(array, axis, subscript, index.clone(), extent))
@@ -207,6 +208,11 @@ impl Lowering<'_> {
         };
         let constant = if let Bounds::Constant(value) = subscript.bounds { Some(value) } else { None };
         Ok((index, inside.map(|condition| Inside { condition, constant })))
+    }
+
+    fn is_nonempty(&self, array: ArrayId, axis: usize) -> bool {
+        let extent = size::formula(self.kernel, self.facts, self.kernel.arrays[array].shape[axis]);
+        extent.is_some_and(|extent| self.nonempty.contains(&extent))
     }
 
     /// The same for an element that a tile stages, of an array that is not empty where it is read.

@@ -90,6 +90,7 @@ impl Lowering<'_> {
                 call(reduction.functor_call(), vec![accumulator, call("best", vec![term, index.cast(Type::I64)])])
             }
             Reducer::Count => accumulator + term.choose(int(1), int(0)),
+            Reducer::Sum => reduction.combine(accumulator, super::expr::cast(term, self.kernel.exprs[body].ty, reduction.result)),
             _ => reduction.combine(accumulator, term),
         })
     }
@@ -166,11 +167,29 @@ impl Lowering<'_> {
 
     /// Nested loops in ascending order, for what is exact in any order, and for a run of a sharing reduction.
     fn loops(&mut self, reduction: &Reduction) -> Result<Expr, Error> {
+        if let Some(narrow) = self.narrow_sum(reduction) {
+            return Ok(self.loops(&narrow)?.cast(reduction.result));
+        }
         let wish = reduction.reduce.reducer.name();
         let accumulator = self.variable(wish, reduction.accumulator.clone(), Some(reduction.identity.clone()));
         let few = self.constant_terms(reduction).is_some_and(|n| n <= UNROLLED);
         self.nest(reduction, 0, &accumulator, if few { Unroll::Full } else { Unroll::Default })?;
         Ok(accumulator)
+    }
+
+    /// The same sum in 32 bits, where few terms of narrow types can't leave them.
+    fn narrow_sum(&self, reduction: &Reduction) -> Option<Reduction> {
+        let ExprKind::Cast(term) = self.kernel.exprs[reduction.reduce.body].kind else { return None };
+        let ty = self.kernel.exprs[term].ty;
+        let narrow = matches!(ty, Type::I8 | Type::U8 | Type::I16 | Type::U16);
+        let few = self.constant_terms(reduction).is_some_and(|n| n < 1 << 15);
+        if !narrow || !few || reduction.reduce.reducer != Reducer::Sum || reduction.result.size() != 8 {
+            return None;
+        }
+        let mut sum = reduction.clone();
+        sum.reduce.body = term;
+        (sum.result, sum.term, sum.accumulator, sum.identity) = (Type::I32, ty, Type::I32.into(), zero(Type::I32));
+        Some(sum)
     }
 
     fn nest(&mut self, reduction: &Reduction, depth: usize, accumulator: &Expr, unroll: Unroll) -> Result<(), Error> {
