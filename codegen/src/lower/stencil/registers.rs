@@ -55,7 +55,7 @@ pub fn stencil(lowering: &Lowering, statement: &Statement, staged: &[Halo], all:
     // Arrays that are read at the element alone are read as wide.
     let arrays: Vec<Halo> = all.into_iter().filter(serves).collect();
     let points = super::super::group::product(kernel, facts, &statement.variables)?;
-    let usual: &[i64] = if spanned == 1 { &[1] } else { &[8, 4, 2] };
+    let usual: &[i64] = if spanned == 1 { &[1] } else { &[4, 2] };
     let asked = statement.attributes.unroll.map(|(steps, _)| vec![i64::from(steps)]).filter(|_| spanned > 1);
     let held = |steps: i64| {
         let window = Window { lanes, steps };
