@@ -111,12 +111,17 @@ impl<'a> Lowering<'a> {
             let fresh = lowering.file_namer.fresh(&function.name);
             lowering.function_names.insert(id, fresh);
         }
+        // Numbered in the order of groups, in which a hoisted array may stand before one that the program declares.
+        let mut stored: Vec<(usize, &Array)> = Vec::new();
         for (id, array) in kernel.arrays.iter() {
             if let Place::Scratch(index) = lowering.places.of(id) {
-                let bytes = lowering.elements(array)?.times(array.element.size() as i64);
-                debug_assert_eq!(index, lowering.plan.scratch.len());
-                lowering.plan.scratch.push(Scratch { name: array.name.clone(), bytes, zeroed: false });
+                stored.push((index, array));
             }
+        }
+        stored.sort_by_key(|(index, _)| *index);
+        for (_, array) in stored {
+            let bytes = lowering.elements(array)?.times(array.element.size() as i64);
+            lowering.plan.scratch.push(Scratch { name: array.name.clone(), bytes, zeroed: false });
         }
         Ok(lowering)
     }
