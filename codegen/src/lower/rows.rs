@@ -96,8 +96,10 @@ fn begin(
             let per_block = int(layout.rows_per_block());
             let thread = || name("threadIdx.x").cast(Type::I32);
             let index = name("blockIdx.x").cast(ty) * per_block + thread() / int(lanes);
-            let index = lowering.local("row", ty, index);
-            let live = lowering.local("live", Type::Bool, index.clone().less(count));
+            let place = lowering.local("place", ty, index);
+            let live = lowering.local("live", Type::Bool, place.clone().less(count));
+            // Threads without a row compute the first one's values: what they read is there.
+            let index = lowering.local("row", ty, live.clone().choose(place, int(0)));
             let lane = lowering.local("lane", Type::I32, thread() % int(lanes));
             let extent = if full { length } else { lowering.local("extent", ty, live.clone().choose(length, int(0))) };
             let writes = live.clone().and(lane.clone().binary("==", int(0)));
