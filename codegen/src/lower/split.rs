@@ -101,7 +101,7 @@ impl Partials {
             Some(indices) => {
                 let pointer = lowering.scratch_pointer(indices, Type::I64, true);
                 lowering.push(Node::Assign(values.at(at.clone()), call("value_of", vec![accumulator.clone()])));
-                lowering.push(Node::Assign(pointer.at(at), call("index_of", vec![accumulator])));
+                lowering.push(Node::Assign(pointer.at(at), call("place_of", vec![accumulator])));
             }
         }
     }

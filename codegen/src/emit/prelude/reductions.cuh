@@ -47,7 +47,12 @@ struct All {
     __device__ __forceinline__ bool operator()(bool a, bool b) const { return a && b; }
 };
 
-// The best value so far and where it stands; index -1 while there is none.
+// Where no term stands: ranges end below it.
+__device__ __forceinline__ long long nowhere() {
+    return 0x7fffffffffffffffLL;
+}
+
+// The best value so far and where it stands.
 template <class T> struct Best {
     T value;
     long long index;
@@ -58,22 +63,27 @@ template <class T> __device__ __forceinline__ Best<T> best(T value, long long in
 }
 
 template <class T> __device__ __forceinline__ Best<T> nothing(T any) {
-    return Best<T>{any, -1};
+    return Best<T>{any, nowhere()};
 }
 
 template <class T> __device__ __forceinline__ T value_of(Best<T> best) {
     return best.value;
 }
 
-template <class T> __device__ __forceinline__ long long index_of(Best<T> best) {
+template <class T> __device__ __forceinline__ long long place_of(Best<T> best) {
     return best.index;
+}
+
+// The place of the best term; of none, -1.
+template <class T> __device__ __forceinline__ long long index_of(Best<T> best) {
+    return best.index == nowhere() ? -1 : best.index;
 }
 
 // Whether a stands before b: b is nothing, or only a is NaN, or a's value is better; among equals, the
 // smaller index.
 template <class T> __device__ __forceinline__ bool precedes(Best<T> a, Best<T> b, bool better) {
     bool a_is_number = a.value == a.value, b_is_number = b.value == b.value;
-    if (a.index < 0 || b.index < 0) return b.index < 0;
+    if (a.index == nowhere() || b.index == nowhere()) return b.index == nowhere();
     if (a_is_number != b_is_number) return b_is_number;
     return better || ((a.value == b.value || !a_is_number) && a.index < b.index);
 }
