@@ -80,11 +80,7 @@ impl Hoister<'_> {
         if self.terms(&reduce).and_then(|n| n.constant()).is_some_and(|n| n <= FEW_TERMS) {
             return;
         }
-        let variables = free_variables(self.kernel, root, scope);
-        if extract::can_range(self.kernel, self.facts, &variables) {
-            let hoisted = extract::into_let(self.kernel, root, reduce.reducer.name(), variables, self.attributes);
-            self.hoisted.push(hoisted);
-        }
+        self.hoisted.extend(extract::into_let(self.kernel, self.facts, root, scope, self.attributes));
     }
 }
 

@@ -9,11 +9,7 @@
 //! Left where they stand: the scan that already makes up a plain statement, one whose variables have ranges that depend on other
 //! variables or on data, and a guarded one that can report an index.
 
-use std::collections::BTreeSet;
-
-use gpukc_dsl::program::{
-    Attributes, Bounds, Expr, ExprId, ExprKind, Kernel, Literal, Order, Ranged, Statement, StatementKind, VariableId,
-};
+use gpukc_dsl::program::{Attributes, Bounds, Expr, ExprId, ExprKind, Kernel, Literal, Order, Ranged, Statement, StatementKind};
 use gpukc_dsl::types::Type;
 
 use super::extract;
@@ -80,20 +76,15 @@ fn scans(kernel: &Kernel, statement: &Statement) -> Vec<Place> {
 }
 
 fn hoist(kernel: &mut Kernel, facts: &Facts, place: Place, attributes: &Attributes) -> Option<Statement> {
-    let ExprKind::Reduce(reduce) = kernel.exprs[place.root].kind.clone() else { return None };
-    let variables: Vec<Ranged> = place.scope.iter().filter(|v| walk::mentions(kernel, place.root, v.variable)).copied().collect();
-    let distinct: BTreeSet<VariableId> = variables.iter().map(|v| v.variable).collect();
-    if distinct.len() != variables.len() || !extract::can_range(kernel, facts, &variables) {
-        return None;
-    }
     if place.guarded {
         let reads = walk::reads(kernel, place.root);
-        if !reads.iter().all(|read| can_be_made_safe(kernel, *read)) {
+        let possible = extract::variables(kernel, facts, place.root, &place.scope).is_some();
+        if !possible || !reads.iter().all(|read| can_be_made_safe(kernel, *read)) {
             return None;
         }
         reads.into_iter().for_each(|read| make_safe(kernel, read));
     }
-    Some(extract::into_let(kernel, place.root, reduce.reducer.name(), variables, attributes))
+    extract::into_let(kernel, facts, place.root, &place.scope, attributes)
 }
 
 fn can_be_made_safe(kernel: &Kernel, read: ExprId) -> bool {
