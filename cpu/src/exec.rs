@@ -414,8 +414,8 @@ fn read_columns<T: Lane>(
             settled = settled.wrapping_add(at.wrapping_mul(dim.pitch));
         }
     }
-    if let ([(dim, index)], Rule::Checked, false) = (moving, moving[0].0.rule, read.flat.varies())
-        && let Some(column) = dim.index.column
+    if let [(dim, index)] = moving
+        && let (Rule::Checked, Some(column), false) = (dim.rule, dim.index.column, read.flat.varies())
     {
         let base = settled.wrapping_add(read.flat.base(frame));
         let (column, extent, pitch) = (frame.get::<i64>(column), dim.extent, dim.pitch);
