@@ -6,6 +6,7 @@
 // itself a line per job: how its process ended.
 #include "fibers.h"
 
+#include <csignal>
 #include <cstdlib>
 
 #include <dlfcn.h>
@@ -40,19 +41,61 @@ struct Buffer {
     char* data;
     size_t bytes;
     bool output;
+    // What belongs to it, and no guard; what of that is not data stays as it is.
+    char *begin, *end;
 };
 
-// Between guards. `offset` bytes beyond a multiple of 256.
-Buffer make_buffer(Reader& in) {
-    Buffer buffer;
-    buffer.bytes = in.word();
-    uint64_t offset = in.word(), content = in.word();
-    buffer.output = in.word() != 0;
-    constexpr size_t GUARD = 64 << 10;
-    size_t whole = GUARD + offset + buffer.bytes + GUARD;
-    char* memory = (char*)mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+constexpr size_t GUARD = 64 << 10;
+constexpr char SPARE = (char)0xa5;
+
+// Memory between guards. With the address sanitizer it starts `offset` bytes beyond a multiple of 256. Otherwise pages guard it, and
+// it starts so many bytes beyond a multiple of 16: as near to the guard before it as that allows (`low`), or to the one after it.
+Buffer place_buffer(size_t bytes, size_t offset, bool low) {
+    Buffer buffer = {};
+    buffer.bytes = bytes;
+#ifdef MODE_ADDRESS
+    size_t body = offset + bytes;
+#else
+    offset %= 16;
+    size_t body = (offset + bytes + PAGE - 1) / PAGE * PAGE;
+#endif
+    char* memory = (char*)mmap(nullptr, GUARD + body + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) broken("no memory for a buffer");
-    buffer.data = memory + GUARD + offset;
+    buffer.begin = memory + GUARD;
+    buffer.end = buffer.begin + body;
+#ifdef MODE_ADDRESS
+    (void)low;
+    buffer.data = buffer.begin + offset;
+    // Shadow bytes stand for 8: the first guard ends on such a border where the buffer begins between two.
+    __asan_poison_memory_region(memory, (GUARD + offset) / 8 * 8);
+    __asan_poison_memory_region(buffer.end, GUARD);
+#else
+    buffer.data = buffer.begin + (low ? 0 : (body - bytes - offset) / 16 * 16) + offset;
+    memset(buffer.begin, SPARE, (size_t)(buffer.data - buffer.begin));
+    memset(buffer.data + bytes, SPARE, (size_t)(buffer.end - buffer.data - bytes));
+    mprotect(memory, GUARD, PROT_NONE);
+    mprotect(buffer.end, GUARD, PROT_NONE);
+#endif
+    return buffer;
+}
+
+void check_spare(const Buffer& buffer) {
+#ifndef MODE_ADDRESS
+    for (const char* at = buffer.begin; at != buffer.end; at++) {
+        if (at == buffer.data) at += buffer.bytes;
+        if (at == buffer.end) break;
+        if (*at != SPARE) fault("a write beside an array");
+    }
+#else
+    (void)buffer;
+#endif
+}
+
+Buffer make_buffer(Reader& in, bool low) {
+    size_t bytes = in.word();
+    uint64_t offset = in.word(), content = in.word();
+    Buffer buffer = place_buffer(bytes, offset, low);
+    buffer.output = in.word() != 0;
     if (content < 256) {
         if (content != 0) memset(buffer.data, (int)content, buffer.bytes);
     } else {
@@ -60,11 +103,6 @@ Buffer make_buffer(Reader& in) {
         memcpy(buffer.data, in.at, buffer.bytes);
         in.at += buffer.bytes;
     }
-#ifdef MODE_ADDRESS
-    // Shadow bytes stand for 8: the first guard ends on such a border where the buffer begins between two.
-    __asan_poison_memory_region(memory, (GUARD + offset) / 8 * 8);
-    __asan_poison_memory_region(buffer.data + buffer.bytes, GUARD);
-#endif
     return buffer;
 }
 
@@ -107,6 +145,23 @@ void launch(Reader& in, const Listed* listed, const std::vector<Buffer>& buffers
     munmap(block.fibers[0].stack - PAGE, (STACK + PAGE) * block.fibers.size());
 }
 
+#ifndef MODE_ADDRESS
+// What pages guard is touched: by whom?
+void touched(int) { fault("a signal: an access to what is no memory, or a trap"); }
+
+void catch_signals() {
+    static char stack[64 << 10];
+    stack_t other = {};
+    other.ss_sp = stack;
+    other.ss_size = sizeof stack;
+    sigaltstack(&other, nullptr);
+    struct sigaction action = {};
+    action.sa_handler = touched;
+    action.sa_flags = SA_ONSTACK;
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(signal, &action, nullptr);
+}
+#endif
+
 // A job: LIBRARY SEED, its buffers, its launches.
 void run_job(Reader& in, const std::string& results) {
     std::string library = in.text();
@@ -116,8 +171,9 @@ void run_job(Reader& in, const std::string& results) {
     const Listed* listed = (const Listed*)dlsym(loaded, "cuda_on_cpu_entries");
     if (!listed) broken("no functions in " + library);
     std::vector<Buffer> buffers(in.word());
-    for (Buffer& buffer : buffers) buffer = make_buffer(in);
+    for (Buffer& buffer : buffers) buffer = make_buffer(in, seed % 2 == 1);
     for (uint64_t launches = in.word(); launches > 0; launches--) launch(in, listed, buffers, seed);
+    for (const Buffer& buffer : buffers) check_spare(buffer);
     FILE* out = fopen(results.c_str(), "wb");
     if (!out) broken("can't write " + results);
     for (const Buffer& buffer : buffers) {
@@ -149,6 +205,9 @@ int main(int, char** arguments) {
             int said = open((own + ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
             dup2(said, 2);
             alarm((unsigned int)atoi(arguments[3]));
+#ifndef MODE_ADDRESS
+            catch_signals();
+#endif
             run_job(job, own);
             _exit(0);
         }

@@ -30,7 +30,7 @@ pub enum Mode {
     Address,
     /// Races between the threads of a block; slower.
     Thread,
-    /// Nothing but barriers and shuffles; fast.
+    /// Barriers, shuffles, and accesses to what is not memory next to an array; fast.
     Plain,
 }
 
@@ -94,6 +94,11 @@ impl Emulator {
     pub fn limit(mut self, seconds: u32) -> Emulator {
         self.seconds = seconds;
         self
+    }
+
+    /// Removes what was compiled. No other emulator may be using the folder.
+    pub fn forget(&self) {
+        self.toolchain.forget();
     }
 
     /// Runs a call with aligned arrays.

@@ -71,17 +71,18 @@ impl Toolchain {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
         let version = run(Command::new(&compiler).arg("--version"))?;
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
-        let sanitizers = match mode {
+        let watched = match mode {
             Mode::Address => {
-                "-fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow \
+                "-O1 -fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow \
                  -fno-sanitize-recover=all -fsanitize-sections=cuda_shared_*"
             }
-            Mode::Thread => "-fsanitize=thread --param tsan-distinguish-volatile=1",
-            Mode::Plain => "",
+            Mode::Thread => "-O1 -fsanitize=thread --param tsan-distinguish-volatile=1",
+            // Compiling takes the most time.
+            Mode::Plain => "-Og",
         };
         // Texts say themselves where a product and a sum are one operation.
-        let always = "-std=c++17 -O1 -g1 -w -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -ffp-contract=off -fno-strict-aliasing";
-        let mut options: Vec<String> = always.split(' ').chain(sanitizers.split_whitespace()).map(str::to_owned).collect();
+        let always = "-std=c++17 -g1 -w -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -ffp-contract=off -fno-strict-aliasing";
+        let mut options: Vec<String> = always.split(' ').chain(watched.split_whitespace()).map(str::to_owned).collect();
         // Registers that are read before they are written hold something conspicuous.
         let pattern = "-ftrivial-auto-var-init=pattern";
         if run(Command::new(&compiler).args([pattern, "-fsyntax-only", "-x", "c++", "/dev/null"]))?.status.success() {
@@ -241,6 +242,15 @@ impl Toolchain {
     }
 }
 
+impl Toolchain {
+    /// Removes what was compiled, except the runner.
+    pub fn forget(&self) {
+        let compiled = |path: &PathBuf| path.extension().is_some_and(|kind| ["cu", "so", "at"].iter().any(|of| kind == *of));
+        let all = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        all.filter(compiled).for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
 /// A folder for the time being.
 struct Folder(PathBuf);
 
@@ -292,6 +302,8 @@ fn succeed(output: Output) -> Result<(), Error> {
 
 /// The first lines, which say what it is about.
 fn excerpt(said: &str) -> String {
-    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("=====")).take(24).collect();
+    let telling =
+        |line: &&str| !line.trim().is_empty() && !["=====", "  0x", "=>0x", "Shadow"].iter().any(|with| line.starts_with(with));
+    let lines: Vec<&str> = said.lines().filter(telling).take(24).collect();
     lines.join("\n")
 }

@@ -118,6 +118,32 @@ fn what_is_not_written_is_seen() {
 }
 
 #[test]
+fn pages_guard_arrays() {
+    let emulator = Emulator::with_mode(Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated"), Mode::Plain).unwrap();
+    let kernel = kernel();
+    let bindings = call::bind(&kernel, &[CallArgument::Array { element: Type::F32, shape: &[ELEMENTS] }]).unwrap();
+    let input = vec![0; 4 * ELEMENTS as usize];
+    // A page of data. Order 0 puts it next to the guard behind it, order 1 next to the one before; of odd size, with room aside.
+    let run = |body: &str, order, aligned| {
+        let head = "extern \"C\" __global__ void planted(const float* x, float* y, int n) {\n    int i = threadIdx.x;\n";
+        let text = planted(&kernel, &format!("{head}    y[i] = y[i + n - 256] = 1.0f;\n{body}}}\n"));
+        emulator.run_many(&[Call { order, aligned, ..Call::new(&text, &kernel, &bindings, &[&input]) }]).remove(0).map(|_| ())
+    };
+    let fault = |result: Result<(), Error>, with: &str| match result {
+        Err(Error::Fault(said)) => assert!(said.contains(with), "{said}"),
+        other => panic!("{other:?}, a fault was to be found: {with}"),
+    };
+    for aligned in [false, true] {
+        assert_eq!(run("", 0, aligned), Ok(()));
+        assert_eq!(run("", 1, aligned), Ok(()));
+    }
+    fault(run("    y[i] += x[n + (i & 3)];\n", 0, true), "signal");
+    fault(run("    y[i] += x[(i & 3) - 4];\n", 1, true), "signal");
+    fault(run("    y[n] = x[i];\n", 0, false), "beside an array");
+    fault(run("    y[-1] = x[i];\n", 1, false), "beside an array");
+}
+
+#[test]
 fn texts_that_do_not_compile_do_not_spoil_others() {
     let emulator = Emulator::with_mode(Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated"), Mode::Plain).unwrap();
     let kernel = kernel();
