@@ -8,6 +8,7 @@ use gpukc_dsl::program::*;
 use gpukc_dsl::types::{AccumulateOp, Type};
 use half::{bf16, f16};
 
+use crate::compare;
 use crate::rng::Rng;
 
 /// Extents around the packs, warps, tiles, blocks and levels that schedules are made of.
@@ -32,6 +33,21 @@ impl Call {
         let scalars =
             kernel.scalars.iter().zip(&self.bindings.scalars).map(|((_, scalar), value)| format!("{} = {value:?}", scalar.name));
         dims.chain(scalars).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The elements of the arrays, if they are few, a line each.
+    pub fn data(&self, kernel: &Kernel) -> String {
+        let ids = kernel.parameters.iter().filter_map(|parameter| match *parameter {
+            Parameter::Array(id) => Some(id),
+            Parameter::Scalar(_) => None,
+        });
+        let mut out = String::new();
+        for (id, array) in ids.zip(&self.arrays).filter(|(_, array)| array.len() <= 32) {
+            let elements = array.bytes().chunks(array.element().size()).map(|bytes| compare::text(array.element(), bytes));
+            let elements: Vec<String> = elements.map(|text| text.split(' ').next().unwrap_or_default().to_owned()).collect();
+            out += &format!("{} = [{}]\n", kernel.arrays[id].name, elements.join(", "));
+        }
+        out
     }
 }
 

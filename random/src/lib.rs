@@ -18,6 +18,7 @@ pub mod compare;
 pub mod draw;
 pub mod rng;
 pub mod shrink;
+mod smaller;
 pub mod tree;
 pub mod trial;
 

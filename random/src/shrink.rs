@@ -1,35 +1,69 @@
-//! A smaller program in which something still happens.
+//! A smaller program, and a smaller call of it, in which something still happens.
 
+use gpukc_dsl::program::Program as Typed;
 use gpukc_dsl::types::Type;
 
+use crate::draw::Call;
+use crate::smaller;
 use crate::tree::{Expr, Form, Node, Program};
+use crate::trial;
 
-/// Shrinks a program. `persists` gets candidates, the smaller ones first, and names one in which the fault persists.
-pub fn shrink(program: &Program, mut rounds: usize, mut persists: impl FnMut(&[Program]) -> Option<usize>) -> Program {
-    let mut best = program.clone();
-    while rounds > 0 {
-        let all = candidates(&best);
-        let mut found = None;
-        for some in all.chunks(12) {
-            rounds = rounds.saturating_sub(1);
-            if let Some(at) = persists(some) {
-                found = some.get(at).cloned();
-                break;
+/// A program with a call.
+#[derive(Clone, Debug)]
+pub struct Specimen {
+    /// The program.
+    pub tree: Program,
+    /// Checked.
+    pub program: Typed,
+    /// The call.
+    pub call: Call,
+}
+
+/// Shrinks extents, then the program, then extents and data. `persists` gets candidates, the smaller ones first, and names one in
+/// which the fault persists; it is asked at most so many times.
+pub fn shrink(specimen: Specimen, mut rounds: usize, mut persists: impl FnMut(&[Specimen]) -> Option<usize>) -> Specimen {
+    let mut best = specimen;
+    for steps in [calls, programs, calls, data] {
+        while rounds > 0 {
+            let all = steps(&best);
+            let mut found = None;
+            for some in all.chunks(12).take(rounds) {
+                rounds -= 1;
+                found = persists(some).and_then(|at| some.get(at)).cloned();
+                if found.is_some() {
+                    break;
+                }
             }
-            if rounds == 0 {
-                break;
+            match found {
+                Some(smaller) => best = smaller,
+                None => break,
             }
-        }
-        match found {
-            Some(smaller) => best = smaller,
-            None => break,
         }
     }
     best
 }
 
+fn calls(specimen: &Specimen) -> Vec<Specimen> {
+    let Some(kernel) = specimen.program.kernels.last() else { return Vec::new() };
+    smaller::smaller(kernel, &specimen.call).into_iter().map(|call| Specimen { call, ..specimen.clone() }).collect()
+}
+
+fn data(specimen: &Specimen) -> Vec<Specimen> {
+    smaller::plainer(&specimen.call).into_iter().map(|call| Specimen { call, ..specimen.clone() }).collect()
+}
+
+fn programs(specimen: &Specimen) -> Vec<Specimen> {
+    let Some(from) = specimen.program.kernels.last() else { return Vec::new() };
+    let adapted = |tree: Program| {
+        let program = trial::check(&tree).ok()?;
+        let call = smaller::adapted(&specimen.call, from, program.kernels.last()?)?;
+        Some(Specimen { tree, program, call })
+    };
+    candidates(&specimen.tree).into_iter().filter_map(adapted).collect()
+}
+
 /// Programs that are smaller by one step; those by a large step first.
-pub fn candidates(program: &Program) -> Vec<Program> {
+fn candidates(program: &Program) -> Vec<Program> {
     let mut all: Vec<Program> = Vec::new();
     let mut add = |change: &dyn Fn(&mut Program)| {
         let mut smaller = program.clone();

@@ -22,14 +22,12 @@ pub enum Ended {
     Rejected(Vec<String>),
     /// No call was found.
     Uncalled,
-    /// Something of ours is wrong.
-    Fault(String),
+    /// Something of ours is wrong, in this call if it comes to that.
+    Fault(String, Option<Box<(Program, Call)>>),
 }
 
 /// A checked program with calls and the evaluator's results.
 pub struct Trial {
-    /// Its text.
-    pub text: String,
     /// Checked.
     pub program: Program,
     /// Calls, and what they give.
@@ -92,28 +90,37 @@ pub fn texts(program: &Program, kernel: &Kernel, call: &Call, target: Target) ->
     Ok((texts, limits))
 }
 
+/// Checks a program.
+pub fn check(tree: &tree::Program) -> Result<Program, Ended> {
+    let source = Source::new("random.gk", tree.to_string());
+    let checked = catch_unwind(AssertUnwindSafe(|| gpukc_dsl::check(&source)));
+    let Ok(checked) = checked else { return Err(Ended::Fault("the checker panics".into(), None)) };
+    checked.program.ok_or_else(|| {
+        let errors = checked.problems.iter().filter(|p| p.severity == Severity::Error);
+        Ended::Rejected(errors.map(|p| format!("{}: {}", p.code, p.message)).collect())
+    })
+}
+
+/// Compares the evaluator with itself in a call.
+pub fn evaluate(program: &Program, call: &Call) -> Result<Evaluated, String> {
+    let Some(kernel) = program.kernels.last() else { return Err("no kernel".into()) };
+    let evaluated = catch_unwind(AssertUnwindSafe(|| compare::against_itself(program, kernel, call)));
+    let result = evaluated.unwrap_or_else(|_| Err("the evaluator panics".into()));
+    result.map_err(|error| format!("{error} [{}]", call.text(kernel)))
+}
+
 /// Checks a program, draws calls of it, and compares the evaluator with itself.
 pub fn trial(tree: &tree::Program, seed: u64, wishes: &[Wish]) -> Result<Trial, Ended> {
-    let text = tree.to_string();
-    let source = Source::new("random.gk", text.clone());
-    let checked = catch_unwind(AssertUnwindSafe(|| gpukc_dsl::check(&source)));
-    let Ok(checked) = checked else { return Err(Ended::Fault("the checker panics".into())) };
-    let Some(program) = checked.program else {
-        let errors = checked.problems.iter().filter(|p| p.severity == Severity::Error);
-        let texts = errors.map(|p| format!("{}: {}", p.code, p.message)).collect();
-        return Err(Ended::Rejected(texts));
-    };
-    let mut trial = Trial { text, program, calls: Vec::new() };
+    let program = check(tree)?;
+    let mut calls = Vec::new();
     let mut rng = Rng::new(seed ^ 0xca11);
     for wish in wishes {
-        let Some(kernel) = trial.program.kernels.last() else { return Err(Ended::Uncalled) };
+        let Some(kernel) = program.kernels.last() else { return Err(Ended::Uncalled) };
         let Some(call) = draw::draw(kernel, &mut rng, *wish) else { continue };
-        let evaluated = catch_unwind(AssertUnwindSafe(|| compare::against_itself(&trial.program, kernel, &call)));
-        match evaluated {
-            Err(_) => return Err(Ended::Fault(format!("the evaluator panics: {}", call.text(kernel)))),
-            Ok(Err(error)) => return Err(Ended::Fault(format!("{error}: {}", call.text(kernel)))),
-            Ok(Ok(results)) => trial.calls.push((call, results)),
+        match evaluate(&program, &call) {
+            Err(what) => return Err(Ended::Fault(what, Some(Box::new((program, call))))),
+            Ok(results) => calls.push((call, results)),
         }
     }
-    if trial.calls.is_empty() { Err(Ended::Uncalled) } else { Ok(trial) }
+    if calls.is_empty() { Err(Ended::Uncalled) } else { Ok(Trial { program, calls }) }
 }

@@ -50,7 +50,7 @@ fn same_bits() {
             }
             Err(Ended::Rejected(_)) => rejected += 1,
             Err(Ended::Uncalled) => checked += 1,
-            Err(Ended::Fault(what)) => faults.push(format!("seed {seed}: {what}")),
+            Err(Ended::Fault(what, _)) => faults.push(format!("seed {seed}: {what}")),
         }
     }
     let emulator = emulator("random");

@@ -30,6 +30,8 @@ pub enum Problem {
 pub trait Device {
     fn target(&self) -> Target;
     fn run(&self, jobs: &[Job]) -> Vec<Result<Vec<Vec<u8>>, Problem>>;
+    /// Removes what was kept of past runs.
+    fn forget(&self) {}
 }
 
 /// The device of that name; none for `passes`.
@@ -47,7 +49,9 @@ pub fn open(name: &str) -> Option<Box<dyn Device>> {
                 "emulate-thread" => Mode::Thread,
                 _ => panic!("--against {other}: passes, emulate, emulate-plain, emulate-thread or gpu"),
             };
-            let folder = std::env::temp_dir().join(format!("gpukc-hunt-{}", std::process::id()));
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("gpukc-hunt-{}-{number}", std::process::id()));
             Some(Box::new(Emulated(Emulator::with_mode(folder.clone(), mode).expect("an emulator").limit(60), folder)))
         }
     }
@@ -64,6 +68,9 @@ impl Drop for Emulated {
 impl Device for Emulated {
     fn target(&self) -> Target {
         Target { capability: 80, specific: false }
+    }
+    fn forget(&self) {
+        self.0.forget();
     }
     fn run(&self, jobs: &[Job]) -> Vec<Result<Vec<Vec<u8>>, Problem>> {
         fn call<'a>(number: usize, job: &Job<'a>) -> gpukc_emulate::Call<'a> {

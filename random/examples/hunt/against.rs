@@ -1,0 +1,65 @@
+//! Trials against a device: what differs, and which text of which call it is.
+
+use gpukc_random::compare;
+use gpukc_random::draw::Call;
+use gpukc_random::trial::Trial;
+
+use crate::device::{Device, Job, Problem};
+
+/// What was compared.
+#[derive(Default)]
+pub struct Compared {
+    pub texts: usize,
+    pub runs: usize,
+    /// Texts that are refused as known limits.
+    pub limits: usize,
+}
+
+/// A trial that differs.
+pub struct Difference {
+    /// Which trial.
+    pub at: usize,
+    pub call: Call,
+    /// Which text.
+    pub text: &'static str,
+    pub what: String,
+}
+
+/// Compares trials with a device; of each that differs the first difference. `only` the text of that name, if there is one.
+pub fn differences(trials: &[&Trial], device: &dyn Device, only: Option<&str>, compared: &mut Compared) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut found: Vec<Difference> = Vec::new();
+    for (at, trial) in trials.iter().enumerate() {
+        for (call, expected) in &trial.calls {
+            match trial.texts(call, device.target()) {
+                Err(what) => found.push(Difference { at, call: call.clone(), text: "", what }),
+                Ok((texts, limits)) => {
+                    compared.limits += limits;
+                    compared.texts += texts.len();
+                    let wanted = texts.iter().any(|text| Some(text.what) == only);
+                    let texts = texts.into_iter().filter(|text| !wanted || Some(text.what) == only);
+                    all.extend(texts.filter_map(|text| Some((at, trial.kernel()?, call, expected, text))));
+                }
+            }
+        }
+    }
+    let jobs: Vec<Job> = all.iter().map(|(_, kernel, call, _, text)| Job { text, kernel, call }).collect();
+    compared.runs += jobs.len();
+    let results = device.run(&jobs);
+    for ((at, kernel, call, expected, text), result) in all.iter().zip(results) {
+        let outcome = match (expected, result) {
+            (Ok(expected), Ok(found)) => compare::same_bytes(kernel, expected, &found.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            (Err(_), Err(Problem::Index)) => Ok(()),
+            (Err(expected), Ok(_)) => Err(format!("gives results; the evaluator: {expected}")),
+            (Ok(_), Err(Problem::Index)) => Err("reports an index; the evaluator gives results".to_owned()),
+            (_, Err(Problem::Other(error))) => Err(error),
+        };
+        if let Err(error) = outcome {
+            if !found.iter().any(|difference| difference.at == *at) {
+                let what = format!("the {} text: {error} [{}]", text.what, call.text(kernel));
+                found.push(Difference { at: *at, call: (*call).clone(), text: text.what, what });
+            }
+        }
+    }
+    found
+}
