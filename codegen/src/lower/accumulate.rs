@@ -4,16 +4,19 @@
 //! widened type in scratch memory and stored once, at the end; bool as an `int`. Integer results do not depend on the order; of
 //! floats under `@deterministic`, a thread per element visits all iterations in ascending order instead.
 
-use gpukc_dsl::program::{ArrayId, Statement, StatementKind};
+use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Statement, StatementKind};
 use gpukc_dsl::types::{AccumulateOp, Type};
 
-use super::context::Lowering;
+use super::context::{Flat, Lowering};
 use super::expr::{binary, cast, extreme, zero};
-use super::group::Group;
+use super::group::{Group, is_flat};
 use super::map::suffix;
+use super::place::Place;
+use super::read::{access, flat_coefficient};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{Expr, Node, Unroll, call, int, name};
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::walk;
 
 /// Threads of a block.
 const THREADS: i64 = 256;
@@ -21,9 +24,11 @@ const THREADS: i64 = 256;
 const MOST_BLOCKS: i64 = 1 << 16;
 
 /// Blocks of a launch whose blocks have copies: enough to fill a GPU a few times.
-const MOST_PRIVATE: i64 = 1 << 11;
+const MOST_PRIVATE: i64 = 1 << 10;
 /// Largest copy of an array in shared memory.
 const PRIVATE_BYTES: i64 = 16 << 10;
+/// Most for all copies of an array, where lanes have several.
+const COPIES_BYTES: i64 = 32 << 10;
 
 /// Threads and most blocks where copies are larger: few blocks fit a multiprocessor.
 const LARGE_COPY_THREADS: i64 = 1024;
@@ -213,52 +218,169 @@ fn combine_into(place: Expr, value: Expr, op: AccumulateOp) -> Node {
     Node::Call("accumulate".into(), vec![Expr::Unary("&", Box::new(place)), value, call(functor(op), Vec::new())])
 }
 
-/// Few elements: every block accumulates a copy of its own in shared memory, and combines it into the array at the end.
+/// Few elements: every block accumulates copies of its own in shared memory, and combines them into the array at the end.
 fn privately(lowering: &mut Lowering, statement: &Statement, container: Container, op: AccumulateOp, count: i64) -> Result<(), Error> {
-    let ty = lowering.index_type();
     let points = lowering.points(&statement.variables)?;
     let target = container.pointer(lowering, true);
+    let bytes = count * container.wide.size() as i64;
+    let copies = [32, 16, 8, 4, 2].into_iter().find(|copies| bytes * copies <= COPIES_BYTES).unwrap_or(1);
+    let threads = if bytes > PRIVATE_BYTES { LARGE_COPY_THREADS } else { THREADS };
+    let block = Private { statement, container, op, count, copies, threads };
     let wish = format!("{}_block", lowering.kernel.arrays[container.array].name.replace('.', "_"));
-    let copy = lowering.shared(&wish, container.wide, vec![count as u32]);
-    let large = count * container.wide.size() as i64 > PRIVATE_BYTES;
-    let threads = if large { LARGE_COPY_THREADS } else { THREADS };
+    let copy = lowering.shared(&wish, container.wide, vec![(count * copies) as u32]);
     let thread = || name("threadIdx.x").cast(Type::I32);
-    let elements = || [thread(), int(count), int(threads)];
-    lowering.each("element", Type::I32, elements(), Unroll::By(1), |lowering, element| {
+    lowering.each("element", Type::I32, [thread(), int(count * copies), int(threads)], Unroll::By(1), |lowering, element| {
         lowering.push(Node::Assign(copy.clone().at(element), identity(op, container)));
         Ok(())
     })?;
     lowering.push(Node::Barrier);
-    let all = lowering.size(&points, "points");
-    let lo = name("blockIdx.x").cast(ty) * int(threads) + thread();
-    let step = name("gridDim.x").cast(ty) * int(threads);
-    let wish = lowering.point_name(&statement.variables);
-    lowering.each(&wish, ty, [lo, all, step], Unroll::By(4), |lowering, point| {
-        lowering.decode(&statement.variables, point)?;
-        iteration(lowering, statement, container, |lowering, offset, value| {
-            lowering.push(combine_into(copy.clone().at(offset), value, op));
-            Ok(())
-        })
-    })?;
+    block.iterations(lowering, &points, &copy)?;
     lowering.push(Node::Barrier);
-    lowering.each("element", Type::I32, elements(), Unroll::By(1), |lowering, element| {
-        let own = copy.clone().at(element.clone());
-        let changed = own.clone().binary("!=", identity(op, container));
-        lowering.when(changed, |lowering| {
-            lowering.push(combine_into(target.at(element), own, op));
-            Ok(())
-        })
-    })?;
-    let notes = vec![
-        "A thread per iteration, grid-stride. Every block has a copy of the array in shared memory, where atomic operations are"
-            .into(),
-        "cheap and collide less, and combines it into the array once.".into(),
-    ];
+    block.deliver(lowering, &copy, target)?;
+    let mut notes =
+        vec!["Grid-stride. Every block accumulates in shared memory, where atomic operations are cheap, and combines what it".into()];
+    notes.push(match copies {
+        1 => "has into the array once.".into(),
+        _ => format!("has into the array once. Neighbouring lanes have {copies} copies side by side, so that they seldom meet."),
+    });
     let what = suffix(lowering, statement);
-    let most = if large { MOST_LARGE } else { MOST_PRIVATE };
+    let most = if bytes > PRIVATE_BYTES { MOST_LARGE } else { MOST_PRIVATE };
     let grid = [points.div_ceil(16 * threads).min(most), 1.into(), 1.into()];
     lowering.end_launch(&what, "accumulate", notes, grid, [threads as u32, 1, 1]);
     Ok(())
+}
+
+/// An accumulation into copies of a block.
+struct Private<'a> {
+    statement: &'a Statement,
+    container: Container,
+    op: AccumulateOp,
+    count: i64,
+    copies: i64,
+    threads: i64,
+}
+
+impl Private<'_> {
+    /// All iterations of the block: packs of neighbouring ones where their inputs run along, then what is left.
+    fn iterations(&self, lowering: &mut Lowering, points: &Formula, copy: &Expr) -> Result<(), Error> {
+        let ty = lowering.index_type();
+        let all = lowering.size(points, "points");
+        let first = name("blockIdx.x").cast(ty) * int(self.threads) + name("threadIdx.x").cast(Type::I32);
+        let step = name("gridDim.x").cast(ty) * int(self.threads);
+        let wish = lowering.point_name(&self.statement.variables);
+        let Some(along) = along(lowering, self.statement) else {
+            return lowering.each(&wish, ty, [first, all, step], Unroll::By(4), |lowering, point| {
+                lowering.decode(&self.statement.variables, point)?;
+                self.iteration(lowering, copy)
+            });
+        };
+        let lanes = along.lanes;
+        let whole = lowering.local("packs", ty, all.clone() / int(lanes));
+        lowering.each("pack", ty, [first.clone(), whole.clone(), step.clone()], Unroll::By(2), |lowering, pack| {
+            let at = lowering.local("at", ty, pack * int(lanes));
+            let mut packs = Vec::new();
+            for (array, _) in &along.reads {
+                let (element, stem) = (lowering.kernel.arrays[*array].element, lowering.kernel.arrays[*array].name.replace('.', "_"));
+                let pointer = lowering.pointer(*array);
+                let wide = Expr::Wide(element, lanes as u32, Box::new(pointer), Box::new(at.clone()));
+                packs.push(lowering.local(&format!("{stem}_pack"), CudaType::Pack(element, lanes as u32), wide));
+            }
+            lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
+                for ((_, reads), pack) in along.reads.iter().zip(&packs) {
+                    lowering.computed.extend(reads.iter().map(|read| (*read, pack.clone().lane(lane.clone()))));
+                }
+                self.at(lowering, at + lane, copy)
+            })
+        })?;
+        lowering.computed.clear();
+        lowering.each(&wish, ty, [whole * int(lanes) + first, all, step], Unroll::By(1), |lowering, point| {
+            self.at(lowering, point, copy)
+        })?;
+        lowering.flat = None;
+        Ok(())
+    }
+
+    /// The iteration of that number, whose variables run together.
+    fn at(&self, lowering: &mut Lowering, position: Expr, copy: &Expr) -> Result<(), Error> {
+        if let [range] = self.statement.variables.as_slice() {
+            lowering.variables.insert(range.variable, position.clone());
+        }
+        lowering.flat = Some(Flat { variables: self.statement.variables.clone(), position });
+        self.iteration(lowering, copy)
+    }
+
+    fn iteration(&self, lowering: &mut Lowering, copy: &Expr) -> Result<(), Error> {
+        iteration(lowering, self.statement, self.container, |lowering, offset, value| {
+            let place = match self.copies {
+                1 => offset,
+                copies => offset * int(copies) + (name("threadIdx.x").cast(Type::I32) % int(copies)),
+            };
+            lowering.push(combine_into(copy.clone().at(place), value, self.op));
+            Ok(())
+        })
+    }
+
+    /// Combines the copies of each element, and the result into the array. Threads start at different copies, in different banks.
+    fn deliver(&self, lowering: &mut Lowering, copy: &Expr, target: Expr) -> Result<(), Error> {
+        let elements = [name("threadIdx.x").cast(Type::I32), int(self.count), int(self.threads)];
+        let nothing = || identity(self.op, self.container);
+        lowering.each("element", Type::I32, elements, Unroll::By(1), |lowering, element| {
+            let own = if self.copies == 1 {
+                copy.clone().at(element.clone())
+            } else {
+                let own = lowering.variable("own", self.container.wide, Some(nothing()));
+                lowering.each("copy", Type::I32, [int(0), int(self.copies), int(1)], Unroll::By(4), |lowering, number| {
+                    let turned = (number + element.clone()) % int(self.copies);
+                    let one = copy.clone().at(element.clone() * int(self.copies) + turned);
+                    let next = combine(self.op, own.clone(), one, self.container.wide);
+                    lowering.push(Node::Assign(own.clone(), next));
+                    Ok(())
+                })?;
+                own
+            };
+            let changed = own.clone().binary("!=", nothing());
+            lowering.when(changed, |lowering| {
+                lowering.push(combine_into(target.at(element), own, self.op));
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Inputs that neighbouring iterations read side by side.
+struct Along {
+    /// Elements of one access.
+    lanes: i64,
+    reads: Vec<(ArrayId, Vec<ExprId>)>,
+}
+
+/// What of a statement's reads runs along its iterations, if all of it can be said of their number alone.
+fn along(lowering: &Lowering, statement: &Statement) -> Option<Along> {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let roots: Vec<ExprId> = statement.subscripts.iter().map(|s| s.index).chain([statement.value]).collect();
+    let variables = &statement.variables;
+    let plain = |root: &ExprId| is_flat(kernel, facts, *root, variables) && !walk::has_reduction(kernel, *root);
+    let from_zero = variables.iter().all(|v| crate::size::formula(kernel, facts, v.lo).and_then(|lo| lo.constant()) == Some(0));
+    if !facts.aligned || variables.is_empty() || !from_zero || !roots.iter().all(plain) {
+        return None;
+    }
+    let mut reads: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
+    for read in roots.iter().flat_map(|root| walk::reads(kernel, *root)) {
+        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+        if !matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_)) {
+            continue;
+        }
+        let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
+        let one = flat_coefficient(kernel, facts, &access, variables) == Some(Formula::Constant(1));
+        if one && access.constant == Formula::Constant(0) && access.terms.len() == variables.len() {
+            match reads.iter_mut().find(|(other, _)| other == array) {
+                Some((_, same)) => same.push(read),
+                None => reads.push((*array, vec![read])),
+            }
+        }
+    }
+    let widest = reads.iter().map(|(array, _)| kernel.arrays[*array].element.size() as i64).max()?;
+    (widest < 16).then_some(Along { lanes: 16 / widest, reads })
 }
 
 /// A thread per element visits every iteration in ascending order: the same bits every time, at a price.
