@@ -100,7 +100,8 @@ fn device_function(function: &DeviceFunction) -> String {
 fn global_function(launch: &Launch) -> String {
     let threads: u32 = launch.block.iter().product();
     let resident = launch.resident.map(|blocks| format!(", {blocks}")).unwrap_or_default();
-    let head = format!("extern \"C\" __global__ void __launch_bounds__({threads}{resident}) {}", launch.entry);
+    let cluster = if launch.cluster > 1 { format!("__cluster_dims__({}, 1, 1) ", launch.cluster) } else { String::new() };
+    let head = format!("extern \"C\" __global__ void {cluster}__launch_bounds__({threads}{resident}) {}", launch.entry);
     let parameters: Vec<String> = launch.parameters.iter().map(parameter).collect();
     let mut writer = Writer::new(Scope::of_launch(&launch.parameters), None);
     if launch.dynamic_shared > 0 {

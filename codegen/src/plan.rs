@@ -62,6 +62,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Blocks that should be resident on one multiprocessor; bounds the registers.
     pub resident: Option<u32>,
+    /// Neighbouring blocks that run at the same time and see each other's shared memory (`sm_90` and later); else 1.
+    pub cluster: u32,
     /// Dynamic shared memory of a block in bytes.
     pub dynamic_shared: u32,
     /// The body.

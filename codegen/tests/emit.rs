@@ -183,6 +183,7 @@ fn everything() -> (Plan, Vec<DeviceFunction>) {
         grid: [n.div_ceil(1024), 1.into(), 1.into()],
         block: [256, 1, 1],
         resident: Some(4),
+        cluster: 1,
         dynamic_shared: 0,
         body,
     };

@@ -20,6 +20,7 @@ fn launch(body: Vec<Node>) -> Launch {
         grid: [1.into(), 1.into(), 1.into()],
         block: [256, 1, 1],
         resident: None,
+        cluster: 1,
         dynamic_shared: 0,
         body,
     }

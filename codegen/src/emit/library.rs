@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     include_str!("prelude/types.cuh"),
     include_str!("prelude/integers.cuh"),
     include_str!("prelude/floats.cuh"),
@@ -19,6 +19,7 @@ const FILES: [&str; 7] = [
     include_str!("prelude/reductions.cuh"),
     include_str!("prelude/scans.cuh"),
     include_str!("prelude/atomics.cuh"),
+    include_str!("prelude/clusters.cuh"),
 ];
 
 /// Types that select overloads.

@@ -207,7 +207,8 @@ impl<'a> Lowering<'a> {
             (ParameterType::Value(_), _) => 3,
             (ParameterType::Report, _) => 4,
         });
-        let mut launch = Launch { entry, schedule, notes, parameters, grid, block, resident: None, dynamic_shared: 0, body };
+        let mut launch =
+            Launch { entry, schedule, notes, parameters, grid, block, resident: None, cluster: 1, dynamic_shared: 0, body };
         shared::place(&mut launch);
         self.plan.launches.push(launch);
     }

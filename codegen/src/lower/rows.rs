@@ -38,7 +38,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let first = &statements[0];
     let inner = inner_of(lowering, first, group.rows);
     let extent = product(lowering.kernel, lowering.facts, &inner).ok_or_else(|| Error::Bug("a row without an extent".into()))?;
-    let layout = Layout::choose(lowering.facts.bound(&extent));
+    let layout = Layout::choose(lowering.facts.bound(&extent), lowering.target);
     let rows = lowering.points(&first.variables[..group.rows])?;
     let mut row = begin(lowering, layout, &statements, group.rows, &extent, &rows)?;
     for (place, statement) in statements.iter().enumerate() {
@@ -55,8 +55,16 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     } else {
         lowering.kernel.arrays[statements[statements.len() - 1].array].name.replace('.', "_")
     };
-    let grid = [rows.div_ceil(layout.rows_per_block()), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "rows", layout.notes(), grid, [layout.threads() as u32, 1, 1]);
+    let mut blocks = rows.div_ceil(layout.rows_per_block());
+    if layout.blocks() > 1 {
+        // No block ends while another reads its shared memory.
+        lowering.push(Node::Call("cluster_barrier".into(), Vec::new()));
+        blocks = blocks.times(layout.blocks());
+    }
+    lowering.end_launch(&suffix, "rows", layout.notes(), [blocks, 1.into(), 1.into()], [layout.threads() as u32, 1, 1]);
+    if let Some(launch) = lowering.plan.launches.last_mut() {
+        launch.cluster = layout.blocks() as u32;
+    }
     Ok(())
 }
 
@@ -106,14 +114,22 @@ fn begin(
             (index, extent, Some(live), writes, lane)
         }
         _ => {
-            let index = lowering.local("row", ty, name("blockIdx.x").cast(ty));
-            let writes = name("threadIdx.x").binary("==", int(0));
+            let blocks = layout.blocks();
+            let index = lowering.local("row", ty, name("blockIdx.x").cast(ty) / int(blocks));
+            let mut writes = name("threadIdx.x").binary("==", int(0));
             let mut start = int(0);
             if !matches!(layout, Layout::Reload { .. }) {
                 let thread = name("threadIdx.x").cast(Type::I32);
                 let first = match layout {
                     Layout::Registers { groups: 1, .. } => thread,
                     _ => (thread.clone() / int(ACCUMULATORS)) * int(BLOCK) + thread % int(ACCUMULATORS),
+                };
+                let first = if blocks > 1 {
+                    let part = lowering.local("part_of_row", Type::I32, name("blockIdx.x").cast(Type::I32) % int(blocks));
+                    writes = writes.and(part.clone().binary("==", int(0)));
+                    first + part * int(8 * BLOCK)
+                } else {
+                    first
                 };
                 start = lowering.local("first", Type::I32, first);
             }

@@ -35,6 +35,9 @@ impl fmt::Display for Launch {
         let [x, y, z] = self.block;
         let resident = self.resident.map(|blocks| format!(", {blocks} resident")).unwrap_or_default();
         writeln!(f, "  block {x}, {y}, {z}{resident}")?;
+        if self.cluster > 1 {
+            writeln!(f, "  clusters of {} blocks", self.cluster)?;
+        }
         if self.dynamic_shared > 0 {
             writeln!(f, "  dynamic shared memory {} bytes", self.dynamic_shared)?;
         }

@@ -17,6 +17,7 @@ pub fn verify(plan: &Plan) -> Result<(), Error> {
     for launch in &plan.launches {
         let checks = [
             blocks_are_legal,
+            clusters_are_legal,
             names_are_declared,
             assignments_are_allowed,
             barriers_are_uniform,
@@ -105,6 +106,14 @@ fn assignments_are_allowed(launch: &Launch) -> Check {
 ///    often it is reached, and none after a return that only some threads take.
 fn barriers_are_uniform(launch: &Launch) -> Check {
     uniform::check(launch)
+}
+
+/// Clusters have a size that every device with clusters takes, and divide the grid.
+fn clusters_are_legal(launch: &Launch) -> Check {
+    match launch.cluster {
+        1 | 2 | 4 | 8 => Ok(()),
+        blocks => Err(format!("a cluster of {blocks} blocks")),
+    }
 }
 
 /// 7. Shared memory fits: static arrays the static memory; dynamic ones lie in what the launch asks for, none on another.

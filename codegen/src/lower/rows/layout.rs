@@ -1,5 +1,7 @@
 //! How threads lie over a row.
 
+use crate::target::Target;
+
 /// Terms of a block of the canonical order.
 pub const BLOCK: i64 = 4096;
 /// Accumulators of a block.
@@ -16,17 +18,27 @@ pub enum Layout {
         packs: i64,
         steps: i64,
     },
+    /// `groups` of 128 threads a block, an accumulator a thread, and a cluster of `blocks` a row.
     Registers {
         groups: i64,
         steps: i64,
+        blocks: i64,
     },
     Reload {
         groups: i64,
     },
 }
 
+/// Blocks of the largest cluster that every device with clusters runs.
+const MOST_BLOCKS: i64 = 8;
+
 impl Layout {
-    pub fn choose(bound: Option<i64>) -> Layout {
+    /// The blocks that take a row.
+    pub fn blocks(self) -> i64 {
+        if let Layout::Registers { blocks, .. } = self { blocks } else { 1 }
+    }
+    pub fn choose(bound: Option<i64>, target: Target) -> Layout {
+        let clusters = if target.capability >= 90 { MOST_BLOCKS } else { 1 };
         match bound {
             // About 16 elements a lane: enough loads in flight, few shuffles.
             Some(bound) if bound <= 1024 => {
@@ -34,8 +46,9 @@ impl Layout {
                 let within = bound.min(ACCUMULATORS);
                 Layout::Lanes { lanes, packs: within / (4 * lanes), steps: bound / within }
             }
-            Some(bound) if bound <= BLOCK => Layout::Registers { groups: 1, steps: bound / ACCUMULATORS },
-            Some(bound) if bound <= 8 * BLOCK => Layout::Registers { groups: bound / BLOCK, steps: 32 },
+            Some(bound) if bound <= BLOCK => Layout::Registers { groups: 1, steps: bound / ACCUMULATORS, blocks: 1 },
+            Some(bound) if bound <= 8 * BLOCK => Layout::Registers { groups: bound / BLOCK, steps: 32, blocks: 1 },
+            Some(bound) if bound <= clusters * 8 * BLOCK => Layout::Registers { groups: 8, steps: 32, blocks: bound / (8 * BLOCK) },
             Some(_) => Layout::Reload { groups: 8 },
             None => Layout::Reload { groups: 2 },
         }
@@ -57,6 +70,11 @@ impl Layout {
                 ),
                 "each element is read once and written once. Partial results meet by shuffles.".into(),
             ],
+            Layout::Registers { blocks: 2.., .. } => vec![
+                "Rows: a cluster of blocks takes a row and holds it in registers, one accumulator of the canonical order a".into(),
+                "thread: each element is read once and written once. Warps meet through shared memory, blocks through each".into(),
+                "other's.".into(),
+            ],
             Layout::Registers { .. } => vec![
                 "Rows: a block takes a row and holds it in registers, one accumulator of the canonical order a thread:".into(),
                 "each element is read once and written once. Warps meet through a few words of shared memory.".into(),
@@ -74,8 +92,8 @@ impl Layout {
     pub fn positions(self) -> Option<i64> {
         match self {
             Layout::Lanes { lanes, packs, steps } => Some(4 * lanes * packs * steps),
-            Layout::Registers { groups: 1, steps } => Some(ACCUMULATORS * steps),
-            Layout::Registers { groups, .. } => Some(BLOCK * groups),
+            Layout::Registers { groups: 1, steps, .. } => Some(ACCUMULATORS * steps),
+            Layout::Registers { groups, blocks, .. } => Some(BLOCK * groups * blocks),
             Layout::Reload { .. } => None,
         }
     }

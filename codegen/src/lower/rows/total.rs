@@ -37,7 +37,7 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             let total = values.pop().ok_or_else(|| Error::Bug("a row without accumulators".into()))?;
             Ok(if 4 * lanes * packs < ACCUMULATORS { reduction.settle(total) } else { total })
         }
-        Layout::Registers { groups, .. } => {
+        Layout::Registers { groups, blocks, .. } => {
             let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
             positions(lowering, row, inner, |lowering, _| lowering.accumulate(reduction, part.clone()))?;
             let warps = 4 * groups;
@@ -47,10 +47,32 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             lowering.push(Node::Barrier);
             let lane = name("threadIdx.x") % int(warps);
             let total = call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()]);
-            Ok(if groups > 1 { reduction.settle(total) } else { total })
+            if blocks == 1 {
+                return Ok(if groups > 1 { reduction.settle(total) } else { total });
+            }
+            let total = of_cluster(lowering, reduction, total, blocks)?;
+            Ok(reduction.settle(total))
         }
         Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
     }
+}
+
+/// Combines the totals of a cluster's blocks, neighbours first; every reduction has a place of its own, so that none is overwritten
+/// while another block reads it.
+fn of_cluster(lowering: &mut Lowering, reduction: &Reduction, total: Expr, blocks: i64) -> Result<Expr, Error> {
+    let ty = reduction.accumulator.clone();
+    let stem = reduction.reduce.reducer.name();
+    let own = lowering.shared(&format!("{stem}_of_block"), ty.clone(), vec![1]);
+    let total = lowering.local(&format!("{stem}_here"), ty.clone(), total);
+    let first = name("threadIdx.x").binary("==", int(0));
+    let store = Node::Assign(own.clone().at(int(0)), total);
+    lowering.push(Node::If { condition: first, then: vec![store], otherwise: Vec::new() });
+    lowering.push(Node::Call("cluster_barrier".into(), Vec::new()));
+    let mut values: Vec<Expr> = (0..blocks).map(|block| call("of_block", vec![own.clone(), int(block)])).collect();
+    while values.len() > 1 {
+        values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
+    }
+    values.pop().ok_or_else(|| Error::Bug("a cluster without blocks".into()))
 }
 
 /// Combines a warp's accumulators and lets its first lane store the result.
