@@ -44,7 +44,7 @@ fn is_test(name: &str) -> bool {
     name.ends_with("build.rs")
         || Path::new(name)
             .components()
-            .any(|part| ["tests", "benches", "examples", "xtask"].iter().any(|folder| part.as_os_str() == *folder))
+            .any(|part| ["tests", "benches", "examples", "fuzz", "xtask"].iter().any(|folder| part.as_os_str() == *folder))
 }
 
 /// The text without its unit tests: those stand last in a file, or in files of their own.
@@ -222,4 +222,41 @@ fn examples_say_how_they_are_run() {
     for (name, text) in files(".gk").into_iter().filter(|(name, _)| name.starts_with("examples/")) {
         assert!(text.contains(&format!("gpukc run {name} ")), "{name}: no command that runs it");
     }
+}
+
+/// What a package holds is all that it needs: published crates use published ones, and include files of their own.
+#[test]
+fn packages_are_whole() {
+    let mut faults = Vec::new();
+    let manifests: Vec<(String, String)> = files("Cargo.toml");
+    let published = |name: &str| {
+        manifests.iter().any(|(_, text)| text.contains(&format!("name = \"{name}\"\n")) && !text.contains("\npublish = false\n"))
+    };
+    for (manifest, text) in manifests.iter().filter(|(_, text)| !text.contains("\npublish = false\n")) {
+        let needed =
+            text.split("\n[").filter(|section| section.starts_with("dependencies]") || section.starts_with("build-dependencies]"));
+        for name in needed.flat_map(str::lines).filter_map(|line| line.split(['.', ' ']).next()) {
+            if name.starts_with("gpukc") && !published(name) {
+                faults.push(format!("{manifest}: needs {name}, which is not published"));
+            }
+        }
+        let folder = Path::new(manifest).parent().unwrap_or(Path::new(""));
+        let sources = folder.join("src");
+        for (name, text) in files(".rs").iter().filter(|(name, _)| Path::new(name).starts_with(&sources)) {
+            for included in text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                let path = Path::new(name).parent().unwrap_or(Path::new("")).join(included);
+                if included.contains("..") || !root().join(&path).is_file() {
+                    faults.push(format!("{name}: includes {included}, which the package lacks"));
+                }
+            }
+        }
+    }
+    let unpublished = fs::read_to_string(root().join("xtask/src/release.rs")).expect("xtask/src/release.rs");
+    for (_, text) in manifests.iter().filter(|(_, text)| text.contains("\npublish = false\n")) {
+        let name = text.split("name = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+        if !unpublished.contains(&format!("\"{name}\"")) {
+            faults.push(format!("{name} is not published, and `cargo xtask release` would package it"));
+        }
+    }
+    report(faults);
 }

@@ -278,6 +278,27 @@ fn long_and_deep_expressions() {
     }
 }
 
+/// A mistake in a deep nest ends every attempt to read it another way; none of them starts anew at each level.
+#[test]
+fn mistakes_in_deep_nests_are_found_in_time() {
+    let nest = |open: &str, inside: &str, close: &str| format!("{}{inside}{}", open.repeat(120), close.repeat(120));
+    for inside in ["", "x[", "1 +", "if", ")"] {
+        for (open, close) in
+            [("if true { ", " } else { 0 }"), ("if true { 0 } else { ", " }"), ("if ", " { 1 } else { 0 }"), ("(", ")")]
+        {
+            let deep = nest(open, inside, close);
+            for text in [
+                format!("kernel f(x: f32[n]) -> y: f32[n] {{ y[i] = {deep}; }}"),
+                format!("kernel f(x: f32[{deep}]) -> f32 {{ 0.0 }}"),
+                format!("@block({deep})\nkernel f(x: f32[n]) -> f32 {{ 0.0 }}"),
+                format!("fn f(x: f32) -> f32 {{ let a = {deep}; {deep} }}"),
+            ] {
+                assert!(checked(&text).1.failed(), "{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_index_may_be_called_like_its_kernel() {
     accepts("kernel q(x: f32[n]) -> f32 { sum[q] x[q] }");

@@ -34,6 +34,11 @@ pub fn stress(seconds: &str) -> Result<()> {
     run(&mut cargo(&["test", "--release", "--package", "gpukc-runtime", "--test", "stress", "--", "--seconds", seconds]))
 }
 
+/// Mutated inputs, as many as asked.
+pub fn fuzz(arguments: &[&str]) -> Result<()> {
+    run(cargo(&["run", "--release", "--package", "gpukc-fuzz", "--"]).args(arguments))
+}
+
 /// The tests of the feature `device`, on this machine's GPU.
 pub fn gpu() -> Result<()> {
     let nvrtc = nvrtc::provide()?;

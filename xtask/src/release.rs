@@ -1,0 +1,54 @@
+//! `cargo xtask release`: what must hold of a release besides the tests. Packages are built from what they hold alone, the
+//! command is installed and works without CUDA, the oldest Rust that is promised compiles everything, and so does a compiler
+//! for other systems.
+
+use std::process::Command;
+
+use crate::command::{Result, cargo, output, root, run};
+
+/// Members of the workspace that are not published.
+const UNPUBLISHED: [&str; 4] = ["gpukc-emulate", "gpukc-random", "gpukc-fuzz", "xtask"];
+/// Systems that gpukc is not tested on, and must compile for.
+const OTHERS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
+
+pub fn release() -> Result<()> {
+    let excluded = UNPUBLISHED.iter().flat_map(|name| ["--exclude", name]);
+    run(cargo(&["package", "--workspace", "--allow-dirty"]).args(excluded))?;
+    install()?;
+    oldest()?;
+    for system in OTHERS {
+        run(Command::new("rustup").args(["target", "add", system]))?;
+        run(&mut cargo(&["check", "--package", "gpukc-cli", "--target", system]))?;
+    }
+    Ok(())
+}
+
+/// The installed command on a machine without driver and NVRTC.
+fn install() -> Result<()> {
+    let place = root().join("target/installed");
+    run(cargo(&["install", "--path", "cli", "--locked", "--root"]).arg(&place))?;
+    for arguments in [
+        ["check", "examples/softmax.gk"].as_slice(),
+        &["compile", "--emit", "cuda", "examples/softmax.gk"],
+        &["fmt", "--check", "examples/softmax.gk"],
+        &["run", "--device", "cpu", "examples/reduce.gk", "--in", "x=rand:1000"],
+    ] {
+        let mut command = Command::new(place.join("bin/gpukc"));
+        output(command.args(arguments).current_dir(root()).env("GPUKC_NVRTC", "/nowhere").env("LD_LIBRARY_PATH", "/nowhere"))?;
+    }
+    Ok(())
+}
+
+/// Everything, by the `rust-version` of Cargo.toml.
+fn oldest() -> Result<()> {
+    let manifest = root().join("Cargo.toml");
+    let text = std::fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+    let version = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
+    let version = version.ok_or("Cargo.toml states no rust-version")?;
+    run(Command::new("rustup").args(["toolchain", "install", version, "--profile", "minimal"]))?;
+    // rustup's own cargo: the one that runs us is of one version only.
+    let folder = root().join("target/oldest");
+    let mut command = Command::new("rustup");
+    command.args(["run", version, "cargo", "check", "--workspace", "--all-targets", "--target-dir"]).arg(folder);
+    run(command.current_dir(root()).env_remove("RUSTUP_TOOLCHAIN"))
+}
