@@ -11,7 +11,7 @@ use super::reduction::Reduction;
 use super::split::{BLOCK, Level, bind_results, finish_level, level_suffix, levels, written};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 
 /// Columns of a tile, and threads along and across it.
 const TILE: i64 = 32;
@@ -73,10 +73,11 @@ fn lower_level(lowering: &mut Lowering, statement: &Statement, id: ExprId, reduc
         let first = lowering.local("first", ty, first);
         let last = call("minimum", vec![(block.clone() + int(1)) * int(BLOCK), terms.clone()]);
         let last = lowering.local("last", ty, last);
-        lowering.each("row", ty, [first, last.clone(), int(128)], Unroll::By(4), |lowering, row| {
+        let take = |lowering: &mut Lowering, row: Expr, tested: bool| {
             lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
                 let term = lowering.local("term", ty, row + part.clone());
-                lowering.when(term.clone().less(last), |lowering| {
+                let inside = tested.then(|| term.clone().less(last.clone()));
+                lowering.when_some(inside, |lowering| {
                     let place = parts.clone().at(part);
                     match level.source {
                         None => {
@@ -93,7 +94,13 @@ fn lower_level(lowering: &mut Lowering, statement: &Statement, id: ExprId, reduc
                     }
                 })
             })
-        })
+        };
+        // Four terms at a time know no test, so that the loads of several rounds are in flight at once.
+        let whole = lowering.local("whole", ty, last.clone() - int(3));
+        lowering.each("row", ty, [first.clone(), whole, int(128)], Unroll::By(4), |lowering, row| take(lowering, row, false))?;
+        let rounds = (last.clone() - first.clone() + int(124)) / int(128);
+        let left = lowering.local("left", ty, first + rounds * int(128));
+        lowering.when(left.clone().less(last.clone()), |lowering| take(lowering, left, true))
     })?;
     let part = |index| parts.clone().at(int(index));
     let own = reduction.combine(reduction.combine(part(0), part(1)), reduction.combine(part(2), part(3)));
@@ -131,9 +138,9 @@ fn finish_column(
     id: ExprId,
     reduction: &Reduction,
     level: &Level,
-    total: crate::plan::Expr,
-    blocks: crate::plan::Expr,
-    at: crate::plan::Expr,
+    total: Expr,
+    blocks: Expr,
+    at: Expr,
 ) -> Result<(), Error> {
     // The variables are bound already.
     let bound =

@@ -127,7 +127,7 @@ fn begin(
                 let first = if blocks > 1 {
                     let part = lowering.local("part_of_row", Type::I32, name("blockIdx.x").cast(Type::I32) % int(blocks));
                     writes = writes.and(part.clone().binary("==", int(0)));
-                    first + part * int(8 * BLOCK)
+                    first + part * int(layout.threads() / ACCUMULATORS * BLOCK)
                 } else {
                     first
                 };

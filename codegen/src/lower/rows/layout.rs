@@ -47,6 +47,10 @@ impl Layout {
                 Layout::Lanes { lanes, packs: within / (4 * lanes), steps: bound / within }
             }
             Some(bound) if bound <= BLOCK => Layout::Registers { groups: 1, steps: bound / ACCUMULATORS, blocks: 1 },
+            // Blocks of 512 threads, so that one loads while another one computes.
+            Some(bound) if bound > 4 * BLOCK && bound <= clusters * 4 * BLOCK => {
+                Layout::Registers { groups: 4, steps: 32, blocks: bound / (4 * BLOCK) }
+            }
             Some(bound) if bound <= 8 * BLOCK => Layout::Registers { groups: bound / BLOCK, steps: 32, blocks: 1 },
             Some(bound) if bound <= clusters * 8 * BLOCK => Layout::Registers { groups: 8, steps: 32, blocks: bound / (8 * BLOCK) },
             Some(_) => Layout::Reload { groups: 8 },
