@@ -126,7 +126,7 @@ fn a_wheel_of_something_else() {
 #[test]
 fn machines_where_it_cannot_work() {
     let place = Place::new(INSTALL);
-    expect(place.command(&["setup"]).env("GPUKC_NVRTC", "/nowhere"), 3, &["GPUKC_NVRTC is `/nowhere`", "unset it"]);
+    expect(place.command(&["setup"]).env("GPUKC_NVRTC", "/nowhere"), 3, &["GPUKC_NVRTC is `/nowhere`", "unset GPUKC_NVRTC"]);
     if nothing_to_fetch(&place) {
         return;
     }
@@ -134,6 +134,23 @@ fn machines_where_it_cannot_work() {
     expect(place.command(&["setup"]).env_remove("HOME"), 3, &["HOME is not set", "XDG_DATA_HOME"]);
     expect(place.command(&["setup"]).env("HOME", "/dev/null"), 3, &["/dev/null"]);
     assert!(!place.path("pip-log").exists());
+}
+
+/// An NVRTC that is found and does not work is no reason to do nothing.
+#[test]
+fn a_broken_nvrtc_in_the_way() {
+    let place = Place::new(INSTALL);
+    let toolkit = place.path("toolkit");
+    fs::create_dir_all(toolkit.join("lib64")).unwrap();
+    fs::write(toolkit.join("lib64/libnvrtc.so.13"), "nothing that loads").unwrap();
+    let words = ["is found before it and does not work", "set GPUKC_NVRTC=", ".local/share/gpukc/nvrtc"];
+    expect(place.command(&["setup"]).env("CUDA_PATH", &toolkit), 3, &words);
+    let run = ["run", "scale.gk", "--device", "cuda", "--in", "x=ones:3"];
+    expect(place.command(&run).env("CUDA_PATH", &toolkit), 3, &["does not work", "gpukc setup"]);
+    expect(place.command(&run).env("CUDA_PATH", &toolkit).env("GPUKC_NVRTC", place.data().join("nvrtc")), 0, &["y: f32[3]"]);
+    // And one that says by its setting that nothing else is wanted.
+    let setting = toolkit.join("lib64/libnvrtc.so.13");
+    expect(place.command(&["setup"]).env("GPUKC_NVRTC", setting), 3, &["does not work", "unset GPUKC_NVRTC"]);
 }
 
 /// What an earlier setup left that was killed goes; what another may be filling just now stays.

@@ -155,7 +155,14 @@ impl Error {
             Error::Arguments { .. } | Error::IndexOutOfRange { .. } => Kind::Input,
             Error::Limit { .. } => Kind::Limit,
             Error::Rejected(_) | Error::Bug(_) => Kind::Bug,
-            Error::Call { call, .. } if call.starts_with("nvrtc") => Kind::Bug,
+            // NVRTC is out of host memory; whatever else it says of our text is ours to mend.
+            Error::Call { call, code, .. } if call.starts_with("nvrtc") => {
+                if *code == 1 {
+                    Kind::Environment
+                } else {
+                    Kind::Bug
+                }
+            }
             // The driver's own trouble: what is not started, not there, broken, or not permitted. What a kernel or a call of
             // ours does wrong (invalid value, illegal address, misaligned address, launch failure …) is a bug.
             Error::Call { code, .. } => match code {
@@ -208,6 +215,9 @@ impl Error {
                 "mend the index data, or state a boundary rule in the subscript (`| clamp`, `| 0.0`, …)".to_owned()
             }
             Error::Limit { .. } => "use smaller inputs, or `--device cpu`".to_owned(),
+            Error::Call { call, code: 1, .. } if call.starts_with("nvrtc") => {
+                "this machine's memory is used up; end other programs, or use `--device cpu`".to_owned()
+            }
             Error::Call { code: 702, .. } => {
                 "the display's driver ends kernels that run for seconds; use smaller inputs, or a GPU without a display".to_owned()
             }

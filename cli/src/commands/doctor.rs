@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// A kernel that any architecture takes.
-const TRIAL: &str = "extern \"C\" __global__ void trial(int* x) { x[0] = 42; }\n";
+pub const TRIAL: &str = "extern \"C\" __global__ void trial(int* x) { x[0] = 42; }\n";
 
 /// What is missing and what to do about it.
 type Trouble = (String, Option<String>);

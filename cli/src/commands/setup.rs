@@ -6,11 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use gpukc_codegen::target::Target;
 use gpukc_runtime::cache::Cache;
-use gpukc_runtime::compile::Compiler;
-use gpukc_runtime::error::{Error, Missing};
-use gpukc_runtime::locate;
+use gpukc_runtime::compile::{Compiler, Wanted};
+use gpukc_runtime::error::Error;
+use gpukc_runtime::locate::{self, Located};
 
+use crate::commands::doctor::TRIAL;
 use crate::commands::version::of_nvrtc;
 use crate::failure::Failure;
 use crate::output;
@@ -22,13 +24,16 @@ const WHEEL: &str = "nvidia-cuda-nvrtc==13.0.88";
 const STAGED: &str = "nvrtc-";
 
 pub fn run() -> Result<(), Failure> {
-    match locate::locate() {
+    match working() {
         Ok(located) => {
             let (version, path) = (of_nvrtc(&located), located.path.display());
             output::result(format!("NVRTC {version} is there already: {path} (by {}). Nothing was done.\n", located.origin));
             return Ok(());
         }
-        Err(error @ Error::Missing(Missing::NvrtcSetting(_))) => return Err(error.into()),
+        // It would be found before whatever is fetched.
+        Err(error) if std::env::var_os("GPUKC_NVRTC").is_some_and(|value| !value.is_empty()) => {
+            return Err(Failure::from(error).help("unset GPUKC_NVRTC, then `gpukc setup` fetches NVRTC"));
+        }
         Err(_) => {}
     }
     let data = locate::data_folder()
@@ -57,11 +62,24 @@ pub fn run() -> Result<(), Failure> {
         fs::remove_dir_all(&goal).map_err(trouble)?;
     }
     fs::rename(staged.keep(), &goal).map_err(trouble)?;
-    let compiler = Compiler::new(Cache::off());
-    let nvrtc = compiler.nvrtc()?;
-    let (version, path) = (nvrtc.version_text(), nvrtc.located.path.display());
+    let first = locate::locate()?;
+    if !first.path.starts_with(&goal) {
+        let message =
+            format!("installed NVRTC in {}, but {} is found before it and does not work", goal.display(), first.path.display());
+        return Err(Failure::environment(message, None).help(format!("set GPUKC_NVRTC={}", goal.display())));
+    }
+    let located = working()?;
+    let (version, path) = (of_nvrtc(&located), located.path.display());
     output::result(format!("installed NVRTC {version}: {path}\nTo remove it, delete {}.\n", goal.display()));
     Ok(())
+}
+
+/// The NVRTC that is found, if it compiles.
+fn working() -> Result<Located, Error> {
+    let compiler = Compiler::new(Cache::off());
+    let newest = compiler.nvrtc()?.architectures.last().copied().unwrap_or(90);
+    compiler.compile(TRIAL, "trial", Target { capability: newest, specific: false }, Wanted::Binary, &[])?;
+    compiler.located().cloned()
 }
 
 /// Removes what a setup has left that was ended a day ago or earlier.
