@@ -135,6 +135,25 @@ fn nothing_panics_outside_tests() {
     report(faults);
 }
 
+#[test]
+fn every_code_is_explained() {
+    let mut faults = Vec::new();
+    for (name, text) in files(".rs").iter().filter(|(name, _)| !is_test(name)) {
+        let text = without_tests(text);
+        // The parser's codes are numbers where they are used; the checker's are constants of the table that explains them.
+        for call in ["Diagnostic::error(", "Diagnostic::warning("] {
+            for rest in text.split(call).skip(1) {
+                let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+                let Ok(code) = digits.parse() else { continue };
+                if gpukc::dsl::check::codes::explain(code).is_none() {
+                    faults.push(format!("{name}: GK{code:04} has no explanation"));
+                }
+            }
+        }
+    }
+    report(faults);
+}
+
 /// Files and folders that a document names: words in backticks with a `/` or a known ending, and link targets.
 fn named_paths(text: &str) -> Vec<String> {
     let mut found = Vec::new();

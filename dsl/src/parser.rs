@@ -4,6 +4,7 @@
 //! An item that follows the grammar is taken as a whole. One that does not is taken apart, header and statement by statement,
 //! so that every mistake is reported once, where it stands (`parser/recover.rs`).
 
+pub mod codes;
 mod expr;
 mod item;
 mod limits;
@@ -15,6 +16,7 @@ use crate::ast;
 use crate::diagnostic::Diagnostic;
 use crate::source::{Source, Span};
 use crate::types::{Reducer, Type};
+pub(crate) use limits::NESTING;
 use pest::Parser;
 use scan::{Kind, Scan, Token};
 

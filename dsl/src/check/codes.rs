@@ -13,7 +13,7 @@ codes! {
     INTERNAL = 91, "internal error of the compiler",
         "The checker made a program that breaks its own rules. This is a fault of the compiler, not of the text: please report it with the text.";
     TOO_DEEP = 90, "nested too deeply",
-        "Expressions may nest 300 levels deep (chains such as `a + b + c + …` count as one). Split a deeper one with `let`.";
+        "Expressions may nest 256 levels deep (chains such as `a + b + c + …` count as one). Split a deeper one with `let`.";
     UNKNOWN_NAME = 101, "unknown name",
         "A name is used that nothing in scope defines: no parameter, dim, result, `let`, constant or index variable.\n\n    kernel f(value: f32[n]) -> y: f32[n] { y[i] = valeu[i]; }   // `value`?";
     UNKNOWN_FUNCTION = 102, "unknown function",
@@ -114,7 +114,7 @@ codes! {
         "The extents of arrays are made of dims, scalar parameters and literals, so that memory can be reserved before anything runs.";
 }
 
-/// Title and explanation of a code.
+/// Title and explanation of a code, the checker's or the parser's.
 pub fn explain(code: u16) -> Option<(&'static str, &'static str)> {
-    TABLE.iter().find(|entry| entry.0 == code).map(|entry| (entry.1, entry.2))
+    TABLE.iter().chain(crate::parser::codes::TABLE).find(|entry| entry.0 == code).map(|entry| (entry.1, entry.2))
 }

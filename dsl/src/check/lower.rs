@@ -12,8 +12,8 @@ use crate::program::{Expr, ExprId, ExprKind, Kernel, Literal, Local, LocalStatem
 use crate::source::{Source, Span};
 use crate::types::Type;
 
-/// How deep expressions may nest, chains of binary operators aside.
-pub(crate) const MAX_DEPTH: usize = 300;
+/// How deep expressions may nest, chains of binary operators aside: deeper than the parser allows, so that it says so first.
+pub(crate) const MAX_DEPTH: usize = crate::parser::NESTING + crate::parser::NESTING / 8;
 
 /// Where an expression stands, as far as rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl<'c> Lower<'c> {
     /// Runs `f` one level deeper; refuses what is nested too deeply.
     pub(crate) fn nested(&mut self, span: Span, f: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
         if self.depth >= MAX_DEPTH {
-            let message = format!("this is nested more than {MAX_DEPTH} levels deep");
+            let message = format!("this is nested more than {} levels deep", crate::parser::NESTING);
             self.report(Diagnostic::error(codes::TOO_DEEP, span, message, "too deep").help("split it with `let`"));
             return self.poison(span);
         }

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::types::Reducer;
 
 /// Brackets, reductions in the term of another, unary operators and casts in a row, `else if`s: so many inside one another.
-pub(super) const NESTING: usize = 256;
+pub(crate) const NESTING: usize = 256;
 /// Binary operators from the root of an expression to a leaf. `a + b + c` leans to the left: it counts 2.
 pub(super) const OPERATORS: usize = 4096;
 /// Precedences are smaller.

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
 /// Comments may be nested this deep.
-const COMMENT_NESTING: usize = 256;
+const COMMENT_NESTING: usize = super::NESTING;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
