@@ -92,6 +92,9 @@ pub struct Compile {
     /// What to write
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cuda")]
     pub emit: Vec<Emit>,
+    /// Let the text refer to the lines of the program, for profilers and sanitizers
+    #[arg(long)]
+    pub line_info: bool,
     /// The folder to write into; without it, one text goes to standard output
     #[arg(short, value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -24,9 +24,20 @@ pub fn cuda(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, s
     gpukc_codegen::compile(program, kernel, target, facts).map_err(|error| refused(error, source))
 }
 
+/// Kernels of the checked program as one CUDA text, which each of them names. `lines`: whether it refers to the program's lines.
+pub fn cuda_file(
+    program: &Program,
+    kernels: &[(&Kernel, Facts)],
+    target: Target,
+    lines: bool,
+    source: &Source,
+) -> Result<Vec<Cuda>, Failure> {
+    gpukc_codegen::compile_file(program, kernels, target, lines.then_some(source)).map_err(|error| refused(error, source))
+}
+
 /// Compiles CUDA text; says what is wrong with the cache, if something is.
-pub fn compile(compiler: &Compiler, cuda: &Cuda, target: Target, wanted: Wanted) -> Result<Binary, Failure> {
-    let binary = compiler.compile(&cuda.source, &cuda.name, target, wanted, &[]).map_err(Failure::from)?;
+pub fn compile(compiler: &Compiler, cuda: &Cuda, target: Target, wanted: Wanted, extra: &[String]) -> Result<Binary, Failure> {
+    let binary = compiler.compile(&cuda.source, &cuda.name, target, wanted, extra).map_err(Failure::from)?;
     if let Some(warning) = &binary.warning {
         output::note(&format!("warning: {warning}"));
     }
@@ -63,7 +74,7 @@ pub fn ready(
     let cuda = cuda(program, kernel, target, &facts(kernel, inputs), source)?;
     report::keep("kernel.cu", &cuda.source);
     let planned = Instant::now();
-    let binary = compile(compiler, &cuda, target, Wanted::Binary)?;
+    let binary = compile(compiler, &cuda, target, Wanted::Binary, &[])?;
     let compiled = Instant::now();
     let program = launch::Program::load(&device, &cuda, &binary).map_err(|error| Failure::runtime(&error, Some(source)))?;
     Ok(Ready { program, binary, plan_time: planned - opened, open_time: opened - start, load_time: compiled.elapsed() })

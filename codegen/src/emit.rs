@@ -14,10 +14,14 @@ mod statement;
 
 use std::collections::HashMap;
 
+use gpukc_dsl::source::{Source, Span};
+
 use crate::emit::expr::{element_name, type_name};
 use crate::emit::header::prose;
 use crate::emit::scope::Scope;
 use crate::emit::statement::Writer;
+use crate::error::Error;
+use crate::lower::Lowered;
 use crate::plan::{CudaType, Expr, Launch, Node, Parameter, ParameterType, Plan, walk_nodes};
 
 /// Lines are broken beyond this column.
@@ -48,6 +52,48 @@ pub fn emit(plan: &Plan, functions: &[DeviceFunction]) -> String {
     let launches: Vec<String> = plan.launches.iter().map(global_function).collect();
     code += &launches.join("\n");
     header::header(plan) + "\n" + &library::needed_by(&code) + &code
+}
+
+/// The text of several kernels of a program: what they share once, then each with a heading of its own. With `lines`, the
+/// program's text, the lines of a launch stand for the first line of its statements.
+pub fn emit_file(members: &[Lowered], lines: Option<&Source>) -> Result<String, Error> {
+    let mut functions: Vec<(&str, String)> = Vec::new();
+    for member in members {
+        for function in called(&member.plan, &member.functions) {
+            let text = device_function(function);
+            match functions.iter().find(|(name, _)| *name == function.name) {
+                Some((_, known)) if *known == text => {}
+                Some(_) => return Err(Error::Bug(format!("two functions of the file are called `{}`", function.name))),
+                None => functions.push((&function.name, text)),
+            }
+        }
+    }
+    let alone = members.len() == 1;
+    let mut code: String = functions.into_iter().map(|(_, text)| text + "\n").collect();
+    for (number, member) in members.iter().enumerate() {
+        if !alone {
+            code += &format!("{}{}\n", if number > 0 { "\n" } else { "" }, header::section(&member.plan));
+        }
+        let launches = member.plan.launches.iter().zip(&member.spans).map(|(launch, span)| match lines {
+            Some(source) => numbered(&global_function(launch), source, *span),
+            None => global_function(launch),
+        });
+        code += &launches.collect::<Vec<_>>().join("\n");
+    }
+    let head = match members {
+        [member] => header::header(&member.plan),
+        _ => header::of_file(members.iter().map(|member| member.plan.name.as_str())),
+    };
+    Ok(head + "\n" + &library::needed_by(&code) + &code)
+}
+
+/// The text with each of its lines, comments aside, as the line of the program at which `span` starts.
+fn numbered(text: &str, source: &Source, span: Span) -> String {
+    let name = source.name().replace('\\', "\\\\").replace('"', "\\\"");
+    let name: String = name.chars().filter(|c| !c.is_control()).collect();
+    let directive = format!("#line {} \"{name}\"\n", source.position(span.start as usize).line);
+    let line = |line: &str| if line.trim_start().starts_with("//") { format!("{line}\n") } else { format!("{directive}{line}\n") };
+    text.lines().map(line).collect()
 }
 
 /// The device functions that the launches need, callees first.

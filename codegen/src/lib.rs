@@ -16,6 +16,7 @@ pub mod target;
 pub mod walk;
 
 use gpukc_dsl::program::{Kernel as Typed, Program};
+use gpukc_dsl::source::Source;
 
 use error::Error;
 use facts::Facts;
@@ -25,9 +26,13 @@ use target::Target;
 
 /// The plan of one kernel, verified.
 pub fn plan(program: &Program, kernel: &Typed, target: Target, facts: &Facts) -> Result<Lowered, Error> {
+    plan_beside(program, kernel, target, facts, &[])
+}
+
+fn plan_beside(program: &Program, kernel: &Typed, target: Target, facts: &Facts, taken: &[String]) -> Result<Lowered, Error> {
     let mut rewritten = kernel.clone();
     passes::run(&mut rewritten, facts, |_, _| {});
-    let lowered = lower::lower(program, &rewritten, target, facts)?;
+    let lowered = lower::lower(program, &rewritten, target, facts, taken)?;
     plan::verify::verify(&lowered.plan)?;
     Ok(lowered)
 }
@@ -36,6 +41,29 @@ pub fn plan(program: &Program, kernel: &Typed, target: Target, facts: &Facts) ->
 pub fn compile(program: &Program, kernel: &Typed, target: Target, facts: &Facts) -> Result<Kernel, Error> {
     let lowered = plan(program, kernel, target, facts)?;
     let source = emit::emit(&lowered.plan, &lowered.functions);
+    Ok(contract(kernel, lowered, source))
+}
+
+/// One CUDA text for several kernels of a program, each with what is known of its calls, and the contract of each, whose text
+/// it is. With `lines`, the program's text, each line of a launch says which line of the program it stands for.
+pub fn compile_file(
+    program: &Program,
+    kernels: &[(&Typed, Facts)],
+    target: Target,
+    lines: Option<&Source>,
+) -> Result<Vec<Kernel>, Error> {
+    let mut members: Vec<Lowered> = Vec::new();
+    let mut taken = Vec::new();
+    for (kernel, facts) in kernels {
+        let lowered = plan_beside(program, kernel, target, facts, &taken)?;
+        taken.extend(lowered.plan.launches.iter().map(|launch| launch.entry.clone()));
+        members.push(lowered);
+    }
+    let source = emit::emit_file(&members, lines)?;
+    Ok(kernels.iter().zip(members).map(|((kernel, _), lowered)| contract(kernel, lowered, source.clone())).collect())
+}
+
+fn contract(kernel: &Typed, lowered: Lowered, source: String) -> Kernel {
     let launches = lowered.plan.launches.iter().zip(&lowered.spans).map(|(launch, &span)| Launch {
         entry: launch.entry.clone(),
         grid: launch.grid.clone(),
@@ -44,11 +72,11 @@ pub fn compile(program: &Program, kernel: &Typed, target: Target, facts: &Facts)
         arguments: launch.parameters.iter().map(|p| p.argument.clone()).collect(),
         span,
     });
-    Ok(Kernel {
+    Kernel {
         name: kernel.name.clone(),
         source,
         launches: launches.collect(),
         scratch: lowered.plan.scratch,
         sites: lowered.plan.sites,
-    })
+    }
 }

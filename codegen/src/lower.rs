@@ -46,11 +46,12 @@ pub struct Lowered {
     pub spans: Vec<Span>,
 }
 
-/// Lowers a kernel whose [passes](crate::passes) have run.
-pub fn lower(program: &Program, kernel: &Kernel, target: Target, facts: &Facts) -> Result<Lowered, Error> {
+/// Lowers a kernel whose [passes](crate::passes) have run. Its launches take none of the names in `taken`; functions have the
+/// same names in all kernels of a program.
+pub fn lower(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, taken: &[String]) -> Result<Lowered, Error> {
     let groups = group::group(kernel, facts);
     let places = place::place(kernel, facts, &groups);
-    let mut lowering = context::Lowering::new(program, kernel, target, facts, places)?;
+    let mut lowering = context::Lowering::new(program, kernel, target, facts, places, taken)?;
     let mut spans = Vec::new();
     for group in &groups {
         match group.schedule {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gpukc_codegen::facts::Facts as Known;
+use gpukc_codegen::kernel::Kernel as Cuda;
 use gpukc_codegen::target::Target;
 use gpukc_dsl::program::Kernel;
 use gpukc_runtime::cache::Cache;
@@ -15,43 +16,71 @@ use crate::failure::Failure;
 use crate::load::{self, Loaded};
 use crate::{inputs, output, pipeline, report};
 
-/// A file to write: its name's ending, and its bytes.
+/// A file to write, by its name below the folder.
 struct Product {
     name: String,
     bytes: Vec<u8>,
     text: bool,
 }
 
+/// What all products are made of.
+struct Job<'a> {
+    loaded: &'a Loaded,
+    kernels: Vec<(&'a Kernel, Known)>,
+    line_info: bool,
+    compiler: Compiler,
+}
+
 pub fn run(args: &Compile) -> Result<(), Failure> {
     let mut emit = args.emit.clone();
     emit.sort();
     emit.dedup();
-    if let Some(later) = emit.iter().find(|emit| matches!(emit, Emit::Fatbin | Emit::Project)) {
-        let name = if *later == Emit::Fatbin { "fatbin" } else { "project" };
-        return Err(Failure::usage(format!("--emit {name} is not there yet; cuda, ptx, cubin and plan are")));
-    }
     let loaded = load::load(&args.file, Format::Human)?;
     if matches!(args.stop_after, Some(Stage::Parse | Stage::Check)) {
         return Ok(());
     }
     let kernels = kernels(&loaded, &args.kernel)?;
-    let needs_nvrtc = emit.iter().any(|emit| matches!(emit, Emit::Ptx | Emit::Cubin)) && args.stop_after != Some(Stage::Cuda);
+    let kernels = with_facts(kernels, &args.shape)?;
+    let needs_nvrtc =
+        emit.iter().any(|emit| matches!(emit, Emit::Ptx | Emit::Cubin | Emit::Fatbin)) && args.stop_after != Some(Stage::Cuda);
     let targets = targets(&args.arch, needs_nvrtc)?;
-    let compiler = Compiler::new(Cache::from_environment());
+    let stem = stem(&args.file, &args.kernel);
+    let job = Job { loaded: &loaded, kernels, line_info: args.line_info, compiler: Compiler::new(Cache::from_environment()) };
     let mut products = Vec::new();
-    for kernel in &kernels {
-        let facts = facts(kernel, &args.shape)?;
-        for &target in &targets {
-            let stem = if targets.len() == 1 && !needs_nvrtc { file_stem(kernel) } else { format!("{}.{target}", file_stem(kernel)) };
-            for &emit in &emit {
-                product(&loaded, kernel, target, &facts, emit, &stem, &compiler, &mut products)?;
-            }
+    for &target in &targets {
+        // Text for one architecture needs no name of it; machine code always says what it is for.
+        let plain = targets.len() == 1 && !needs_nvrtc;
+        let stem = if plain { stem.clone() } else { format!("{stem}.{target}") };
+        for &emit in &emit {
+            products.extend(job.product(target, emit, &stem)?);
         }
     }
     match &args.output {
         Some(folder) => write(folder, &products),
         None => print(products),
     }
+}
+
+/// What files are called: as the program, or as the one kernel asked for. A name that a file system would refuse is cut; then a
+/// digest keeps it apart from others.
+fn stem(file: &Path, kernels: &[String]) -> String {
+    let name = match kernels {
+        [kernel] => kernel.clone(),
+        _ if file == Path::new("-") => "stdin".to_owned(),
+        _ => file.file_stem().map_or("program".into(), |stem| stem.to_string_lossy()).into_owned(),
+    };
+    if name.len() <= 100 {
+        return name;
+    }
+    let digest = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let head: String = name
+        .chars()
+        .scan(0, |length, c| {
+            *length += c.len_utf8();
+            (*length <= 80).then_some(c)
+        })
+        .collect();
+    format!("{head}-{digest:016x}")
 }
 
 fn kernels<'a>(loaded: &'a Loaded, names: &[String]) -> Result<Vec<&'a Kernel>, Failure> {
@@ -93,72 +122,72 @@ fn native() -> Result<Target, Failure> {
     }
 }
 
-/// `--shape n=4096,m=512`: dims by name, spelled into the text.
-fn facts(kernel: &Kernel, shape: &[String]) -> Result<Known, Failure> {
-    let mut facts = Known::default();
+/// `--shape n=4096,m=512`: dims by name, spelled into the text. Each must be a dim of some kernel.
+fn with_facts<'a>(kernels: Vec<&'a Kernel>, shape: &[String]) -> Result<Vec<(&'a Kernel, Known)>, Failure> {
+    let mut all: Vec<(&Kernel, Known)> = kernels.into_iter().map(|kernel| (kernel, Known::default())).collect();
     for part in shape {
         let (name, extent) = inputs::split("--shape", part, "EXTENT")?;
         let extent = extent.replace('_', "").parse::<i64>().ok().filter(|&extent| extent >= 0);
         let extent = extent.ok_or_else(|| Failure::usage(format!("--shape {part}: an extent is a number, 0 or more")))?;
-        let Some((id, _)) = kernel.dims.iter().find(|(_, dim)| dim.name == name) else {
-            let names: Vec<&str> = kernel.dims.iter().map(|(_, dim)| dim.name.as_str()).collect();
-            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(Failure::usage(format!("--shape {part}: kernel `{}` has no dim `{name}`; it has {there}", kernel.name)));
-        };
-        facts.literal.insert(id, extent);
-    }
-    Ok(facts)
-}
-
-/// The kernel's name, cut where a file system would refuse it; then a digest keeps it apart from others.
-fn file_stem(kernel: &Kernel) -> String {
-    if kernel.name.len() <= 100 {
-        return kernel.name.clone();
-    }
-    let digest =
-        kernel.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{}-{digest:016x}", &kernel.name[..80])
-}
-
-fn product(
-    loaded: &Loaded,
-    kernel: &Kernel,
-    target: Target,
-    facts: &Known,
-    emit: Emit,
-    stem: &str,
-    compiler: &Compiler,
-    products: &mut Vec<Product>,
-) -> Result<(), Failure> {
-    if emit == Emit::Plan {
-        let text = pipeline::plan(&loaded.program, kernel, target, facts, &loaded.source)?;
-        products.push(Product { name: format!("{stem}.plan"), bytes: text.into_bytes(), text: true });
-        return Ok(());
-    }
-    let cuda = pipeline::cuda(&loaded.program, kernel, target, facts, &loaded.source)?;
-    report::keep("kernel.cu", &cuda.source);
-    let wanted = match emit {
-        Emit::Ptx => Wanted::Ptx,
-        Emit::Cubin => Wanted::Binary,
-        _ => {
-            products.push(Product { name: format!("{stem}.cu"), bytes: cuda.source.into_bytes(), text: true });
-            return Ok(());
+        let mut found = false;
+        for (kernel, facts) in &mut all {
+            if let Some((id, _)) = kernel.dims.iter().find(|(_, dim)| dim.name == name) {
+                if facts.literal.insert(id, extent).is_some() {
+                    return Err(Failure::usage(format!("--shape gives `{name}` twice")));
+                }
+                found = true;
+            }
         }
-    };
-    let mut binary = pipeline::compile(compiler, &cuda, target, wanted)?;
-    if emit == Emit::Cubin && binary.form == Form::Ptx {
-        let (target, architecture) = (target, &binary.architecture);
-        output::note(&format!("note: this NVRTC does not know {target}; wrote PTX for {architecture} instead"));
-    }
-    let text = binary.form == Form::Ptx;
-    if text {
-        // The driver wants the zero at its end, files don't.
-        while binary.image.last() == Some(&0) {
-            binary.image.pop();
+        if !found {
+            let has = |kernel: &Kernel| {
+                let names: Vec<&str> = kernel.dims.iter().map(|(_, dim)| dim.name.as_str()).collect();
+                let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                format!("kernel `{}` has no dim `{name}`; it has {there}", kernel.name)
+            };
+            let all: Vec<String> = all.iter().map(|(kernel, _)| has(kernel)).collect();
+            return Err(Failure::usage(format!("--shape {part}: {}", all.join("; "))));
         }
     }
-    products.push(Product { name: format!("{stem}.{}", binary.form.name()), bytes: binary.image, text });
-    Ok(())
+    Ok(all)
+}
+
+impl Job<'_> {
+    fn product(&self, target: Target, emit: Emit, stem: &str) -> Result<Vec<Product>, Failure> {
+        let Loaded { program, source, .. } = self.loaded;
+        if emit == Emit::Plan {
+            let plan = |(kernel, facts): &(&Kernel, Known)| pipeline::plan(program, kernel, target, facts, source);
+            let texts = self.kernels.iter().map(plan).collect::<Result<Vec<String>, Failure>>()?;
+            return Ok(vec![Product { name: format!("{stem}.plan"), bytes: texts.join("\n").into_bytes(), text: true }]);
+        }
+        let all = pipeline::cuda_file(program, &self.kernels, target, self.line_info, source)?;
+        let cuda = all.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
+        report::keep("kernel.cu", &cuda.source);
+        match emit {
+            Emit::Cuda | Emit::Plan => {
+                Ok(vec![Product { name: format!("{stem}.cu"), bytes: cuda.source.clone().into_bytes(), text: true }])
+            }
+            Emit::Ptx => self.machine(cuda, target, Wanted::Ptx, stem),
+            Emit::Cubin => self.machine(cuda, target, Wanted::Binary, stem),
+            Emit::Fatbin | Emit::Project => Err(Failure::usage("--emit fatbin and project are not there yet")),
+        }
+    }
+
+    fn machine(&self, cuda: &Cuda, target: Target, wanted: Wanted, stem: &str) -> Result<Vec<Product>, Failure> {
+        let extra: &[String] = if self.line_info { &["--generate-line-info".to_owned()] } else { &[] };
+        let mut binary = pipeline::compile(&self.compiler, cuda, target, wanted, extra)?;
+        if wanted == Wanted::Binary && binary.form == Form::Ptx {
+            let architecture = &binary.architecture;
+            output::note(&format!("note: this NVRTC does not know {target}; wrote PTX for {architecture} instead"));
+        }
+        let text = binary.form == Form::Ptx;
+        if text {
+            // The driver wants the zero at its end, files don't.
+            while binary.image.last() == Some(&0) {
+                binary.image.pop();
+            }
+        }
+        Ok(vec![Product { name: format!("{stem}.{}", binary.form.name()), bytes: binary.image, text }])
+    }
 }
 
 fn write(folder: &Path, products: &[Product]) -> Result<(), Failure> {

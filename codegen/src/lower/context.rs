@@ -77,7 +77,14 @@ struct Block {
 }
 
 impl<'a> Lowering<'a> {
-    pub fn new(program: &'a Program, kernel: &'a Kernel, target: Target, facts: &'a Facts, places: Places) -> Result<Self, Error> {
+    pub fn new(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        target: Target,
+        facts: &'a Facts,
+        places: Places,
+        taken: &[String],
+    ) -> Result<Self, Error> {
         let plan = Plan { name: kernel.name.clone(), ..Plan::default() };
         let mut lowering = Lowering {
             program,
@@ -111,6 +118,7 @@ impl<'a> Lowering<'a> {
             let fresh = lowering.file_namer.fresh(&function.name);
             lowering.function_names.insert(id, fresh);
         }
+        taken.iter().for_each(|name| lowering.file_namer.reserve(name));
         // Numbered in the order of groups, in which a hoisted array may stand before one that the program declares.
         let mut stored: Vec<(usize, &Array)> = Vec::new();
         for (id, array) in kernel.arrays.iter() {
