@@ -25,6 +25,13 @@ pub enum Command {
     Run(Run),
     /// Time a kernel on the GPU, its inputs resident there
     Bench(Bench),
+    /// Compare every schedule with the reference, on adversarial sizes and data, bit for bit
+    ///
+    /// Calls of each kernel are drawn: empty, one, odd, just around what schedules are made of, large; with data that round,
+    /// overflow and are no numbers. Each is evaluated by the reference in several ways, and every CUDA text that the compiler
+    /// would make for it is run: on a GPU, or with --device cpu by this machine's C++ compiler, if there is one. Results that
+    /// @fast_math or float accumulation without @deterministic goes into are compared with a tolerance.
+    Verify(Verify),
     /// Describe a diagnostic's code, such as GK0203
     Explain(Explain),
     /// Lay programs out in the usual way, in place
@@ -146,6 +153,28 @@ pub struct Bench {
     pub runs: usize,
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Verify {
+    /// .gk files, or - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Only this kernel; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Vec<String>,
+    /// auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// How many calls of each kernel
+    #[arg(long, default_value_t = 24, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub calls: u32,
+    /// What calls and data follow from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Take about this long at most, shared among the kernels
+    #[arg(long)]
+    pub seconds: Option<f64>,
 }
 
 #[derive(Debug, Arguments)]

@@ -10,4 +10,5 @@ pub mod explain;
 pub mod fmt;
 pub mod run;
 pub mod setup;
+pub mod verify;
 pub mod version;

@@ -23,6 +23,10 @@ impl Failure {
     pub fn shown() -> Failure {
         Failure::new(1, "", None)
     }
+    /// Everything has been said, and reported if it is to be.
+    pub fn told(status: u8) -> Failure {
+        Failure::new(status, "", None)
+    }
     /// The program is beyond a known limit.
     pub fn program(message: impl Into<String>) -> Failure {
         Failure::new(1, message, None)
@@ -80,7 +84,7 @@ impl Failure {
         if let Some(help) = &self.help {
             output::note(&format!("  help: {help}"));
         }
-        if self.status == 70 {
+        if self.status == 70 && !self.message.is_empty() {
             output::note(&report::write(&self.message));
         }
         self.status

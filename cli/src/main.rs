@@ -12,6 +12,7 @@ mod inputs;
 mod load;
 mod output;
 mod pipeline;
+mod progress;
 mod report;
 mod show;
 
@@ -60,6 +61,7 @@ fn run() -> u8 {
         Command::Compile(args) => commands::compile::run(args),
         Command::Run(args) => commands::run::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Verify(args) => commands::verify::run(args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Fmt(args) => commands::fmt::run(args),
         Command::Cache(args) => commands::cache::run(args),

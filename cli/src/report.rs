@@ -18,16 +18,22 @@ pub fn keep(name: &'static str, text: &str) {
 
 /// Writes what is kept into a folder of its own, and says what to do with it.
 pub fn write(message: &str) -> String {
-    let ask = "this is a bug of gpukc; please report it";
     // From a panic's hook: the lock may be held further up.
     let kept = KEPT.try_lock().map(|kept| kept.clone()).unwrap_or_default();
+    let files: Vec<(String, Vec<u8>)> = kept.into_iter().map(|(name, text)| (name.to_owned(), text.into_bytes())).collect();
+    save(message, &files)
+}
+
+/// Writes files into a folder of its own, and says what to do with it.
+pub fn save(message: &str, files: &[(String, Vec<u8>)]) -> String {
+    let ask = "this is a bug of gpukc; please report it";
     let Ok(folder) = tempfile::Builder::new().prefix("gpukc-report-").tempdir() else { return format!("  help: {ask}") };
     let folder = folder.keep();
-    let arguments: Vec<String> = std::env::args().collect();
+    let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let head = format!("gpukc {}\n{}\n\n{message}\n", env!("CARGO_PKG_VERSION"), arguments.join(" "));
     let written = fs::write(folder.join("message.txt"), head).is_ok();
-    for (name, text) in &kept {
-        let _ = fs::write(folder.join(name), text);
+    for (name, bytes) in files {
+        let _ = fs::write(folder.join(name), bytes);
     }
     if written { format!("  help: {ask} with the files in {}", folder.display()) } else { format!("  help: {ask}") }
 }

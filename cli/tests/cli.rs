@@ -1,76 +1,13 @@
 //! The command as users and scripts meet it: exit status, streams, files.
 
+mod common;
+
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
-const SCALE: &str = "kernel scale(a: f32, x: f32[n]) -> y: f32[n] {\n    y[i] = a * x[i];\n}\n";
-
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
-        fs::write(self.path(name), contents).unwrap();
-        self.path(name).to_str().unwrap().to_owned()
-    }
-    /// The command in this folder, with a cache of its own and no GPU to be seen.
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpukc"));
-        command.args(args).current_dir(self.0.path()).env("GPUKC_CACHE_DIR", self.path("cache")).env("CUDA_VISIBLE_DEVICES", "");
-        command.stdin(Stdio::null());
-        command
-    }
-    fn run(&self, args: &[&str]) -> Done {
-        Done::from(self.command(args).output().unwrap())
-    }
-}
-
-#[derive(Debug)]
-struct Done {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl From<Output> for Done {
-    fn from(output: Output) -> Done {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Done { status: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
-    }
-}
-
-impl Done {
-    #[track_caller]
-    fn expect(self, status: i32, words: &[&str]) -> Done {
-        assert_eq!(self.status, status, "{self:#?}");
-        for word in words {
-            assert!(self.err.contains(word) || self.out.contains(word), "`{word}` is not in {self:#?}");
-        }
-        assert!(!self.err.contains("panicked") && !self.err.contains("stack backtrace"), "{self:#?}");
-        self
-    }
-}
-
-/// A version 1 `.npy` file.
-fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.bytes());
-    bytes.extend(data);
-    bytes
-}
-
-fn floats(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
+use common::{Done, Place, SCALE, floats, npy};
 
 #[test]
 fn usage() {
@@ -250,6 +187,10 @@ fn the_cache() {
 fn codes_are_explained() {
     let place = Place::new();
     place.run(&["explain", "GK0203"]).expect(0, &["GK0203"]);
+    // The parser's codes too, the first and the last, and those that name a limit.
+    for code in ["GK0001", "gk0006", "GK0014", "GK0090"] {
+        place.run(&["explain", code]).expect(0, &[&code.to_uppercase()]);
+    }
     place.run(&["explain", "GK9999"]).expect(2, &["GK9999"]);
     place.run(&["explain", "nonsense"]).expect(2, &["GK0203"]);
 }

@@ -1,4 +1,4 @@
-//! Emitted CUDA on the CPU, for tests: a text and a call in, the bytes of its results out, or what is wrong with the text.
+//! Emitted CUDA on the CPU, for tests and `gpukc verify`: a text and a call in, the bytes of its results out, or what is wrong with the text.
 //!
 //! A text is compiled, unmodified, by the machine's C++ compiler behind `shim/cuda_on_cpu.h`; a runner executes the launches
 //! of its contract as `runtime` would, every thread as a fiber (`shim/runner.cpp`, `shim/fibers.h`). Found are: accesses outside an array,
@@ -80,7 +80,7 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// With the compiler that `CXX` names, else `g++`. Builds of other versions in the folder do no harm.
+    /// With the compiler that `CXX` names, else `g++`, `c++` or `clang++`. Builds of other versions in the folder do no harm.
     pub fn new(cache: impl Into<PathBuf>) -> Result<Emulator, Error> {
         Emulator::with_mode(cache, Mode::default())
     }
@@ -99,6 +99,12 @@ impl Emulator {
     /// Removes what was compiled. No other emulator may be using the folder.
     pub fn forget(&self) {
         self.toolchain.forget();
+    }
+
+    /// Compiles and runs this many things at a time; without it, one.
+    pub fn threads(mut self, threads: usize) -> Emulator {
+        self.toolchain.threads = threads;
+        self
     }
 
     /// Runs a call with aligned arrays.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::Mode;
 use crate::error::Error;
@@ -34,6 +34,9 @@ pub struct Built {
     pub index: usize,
 }
 
+/// A text: its hash, itself, its entries.
+type Part<'a> = (&'a str, &'a str, &'a [&'a str]);
+
 /// A compiler, its options, and what it has built.
 #[derive(Debug)]
 pub struct Toolchain {
@@ -45,6 +48,8 @@ pub struct Toolchain {
     salt: String,
     folder: PathBuf,
     runner: PathBuf,
+    /// How many processes may run at a time.
+    pub threads: usize,
 }
 
 fn tool(what: &str, path: &Path, error: io::Error) -> Error {
@@ -68,9 +73,7 @@ fn key(parts: &[&str]) -> String {
 impl Toolchain {
     /// Finds the compiler and builds the runner, unless it is there.
     pub fn new(folder: PathBuf, mode: Mode) -> Result<Toolchain, Error> {
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
-        let version = run(Command::new(&compiler).arg("--version"))?;
-        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        let (compiler, version) = compiler()?;
         let watched = match mode {
             Mode::Address => {
                 "-O1 -fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow \
@@ -97,7 +100,7 @@ impl Toolchain {
         let folder = folder.join(&salt);
         fs::create_dir_all(&folder).map_err(|error| tool("can't make", &folder, error))?;
         let folder = folder.canonicalize().map_err(|error| tool("can't find", &folder, error))?;
-        let toolchain = Toolchain { compiler, mode, options, salt, runner: folder.join("runner"), folder };
+        let toolchain = Toolchain { compiler, mode, options, salt, runner: folder.join("runner"), folder, threads: 1 };
         toolchain.write("cuda_on_cpu.h", HEADER)?;
         toolchain.write("fibers.h", FIBERS)?;
         toolchain.write("runner.cpp", RUNNER)?;
@@ -151,25 +154,27 @@ impl Toolchain {
                 None => missing.push(place),
             }
         }
-        for group in missing.chunks(GROUP) {
-            let parts: Vec<_> = group.iter().map(|&place| (keys[place].as_str(), texts[place], entries[place].as_slice())).collect();
-            match self.compile(&parts) {
-                Err(Error::Build(_)) if parts.len() > 1 => {
-                    // Which of them is it?
-                    for part in parts {
-                        let alone = self.compile(&[part]);
-                        built.insert(part.0, alone.map(|library| Built { library, index: 0 }));
-                    }
-                }
-                library => {
-                    for (index, part) in parts.into_iter().enumerate() {
-                        built.insert(part.0, library.clone().map(|library| Built { library, index }));
-                    }
-                }
-            }
-        }
+        let groups: Vec<Vec<Part>> = missing
+            .chunks(GROUP)
+            .map(|group| group.iter().map(|&place| (keys[place].as_str(), texts[place], entries[place].as_slice())).collect())
+            .collect();
+        built.extend(spread(self.threads, &groups, |group| self.compile_group(group)).into_iter().flatten());
         let lost = || Err(Error::Tool("a text was not compiled".into()));
         keys.iter().map(|key| built.get(key.as_str()).cloned().unwrap_or_else(lost)).collect()
+    }
+
+    /// Compiles some texts to one shared object; if that fails, each to one of its own, to see which of them it is.
+    fn compile_group<'a>(&self, parts: &[Part<'a>]) -> Vec<(&'a str, Result<Built, Error>)> {
+        match self.compile(parts) {
+            Err(Error::Build(_)) if parts.len() > 1 => {
+                let alone = |part: &Part<'a>| (part.0, self.compile(&[*part]).map(|library| Built { library, index: 0 }));
+                parts.iter().map(alone).collect()
+            }
+            library => {
+                let at = |(index, part): (usize, &Part<'a>)| (part.0, library.clone().map(|library| Built { library, index }));
+                parts.iter().enumerate().map(at).collect()
+            }
+        }
     }
 
     fn find(&self, key: &str) -> Option<Built> {
@@ -179,8 +184,8 @@ impl Toolchain {
         library.exists().then_some(Built { library, index: index.parse().ok()? })
     }
 
-    /// Compiles some texts to one shared object: keys, texts, entries.
-    fn compile(&self, parts: &[(&str, &str, &[&str])]) -> Result<PathBuf, Error> {
+    /// Compiles some texts to one shared object.
+    fn compile(&self, parts: &[Part]) -> Result<PathBuf, Error> {
         let keys: Vec<&str> = parts.iter().map(|part| part.0).collect();
         let name = format!("{}.so", key(&keys));
         for (key, text, _) in parts {
@@ -203,6 +208,12 @@ impl Toolchain {
 
     /// Runs jobs; gives the bytes of each one's output buffers.
     pub fn execute(&self, jobs: &[Vec<u8>], seconds: u32) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+        let some: Vec<&[Vec<u8>]> = jobs.chunks(jobs.len().div_ceil(self.threads.max(1)).max(1)).collect();
+        let ended: Result<Vec<_>, Error> = spread(self.threads, &some, |jobs| self.execute_some(jobs, seconds)).into_iter().collect();
+        Ok(ended?.into_iter().flatten().collect())
+    }
+
+    fn execute_some(&self, jobs: &[Vec<u8>], seconds: u32) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -251,6 +262,28 @@ impl Toolchain {
     }
 }
 
+/// Does several things on some threads; gives what becomes of each, in order.
+fn spread<T: Sync, R: Send>(threads: usize, things: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(thing) = things.get(at) else { return done };
+            done.push((at, act(thing)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..threads.min(things.len())).map(|_| scope.spawn(some)).collect();
+        let own = some();
+        // A panic of one is a panic of all.
+        let others = workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        own.into_iter().chain(others).collect::<Vec<_>>()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
 /// A folder for the time being.
 struct Folder(PathBuf);
 
@@ -261,7 +294,7 @@ impl Drop for Folder {
 }
 
 /// The C++ file around texts: each in a namespace, its entries by names of their own, listed for the runner.
-fn frame(parts: &[(&str, &str, &[&str])]) -> String {
+fn frame(parts: &[Part]) -> String {
     let mut out = String::from("#include \"cuda_on_cpu.h\"\n");
     let mut list = String::new();
     for (index, (key, _, entries)) in parts.iter().enumerate() {
@@ -289,6 +322,19 @@ fn frame(parts: &[(&str, &str, &[&str])]) -> String {
     out + "\nextern \"C\" __attribute__((visibility(\"default\"))) const cuda_on_cpu::Listed cuda_on_cpu_entries[] = {\n"
         + &list
         + "    {}\n};\n"
+}
+
+/// The compiler that `CXX` names, else the first of the usual ones that starts; and its version.
+fn compiler() -> Result<(String, String), Error> {
+    let named = std::env::var("CXX").ok().filter(|name| !name.trim().is_empty());
+    let names = named.map_or_else(|| ["g++", "c++", "clang++"].map(str::to_owned).to_vec(), |name| vec![name]);
+    for name in &names {
+        match run(Command::new(name).arg("--version")) {
+            Ok(output) if output.status.success() => return Ok((name.clone(), String::from_utf8_lossy(&output.stdout).into_owned())),
+            _ => {}
+        }
+    }
+    Err(Error::Tool(format!("there is no C++ compiler: {}", names.join(", "))))
 }
 
 fn run(command: &mut Command) -> Result<Output, Error> {

@@ -2,8 +2,8 @@
 
 use gpukc_dsl::types::Type;
 
-use crate::rng::Rng;
 use crate::tree::{Declared, Expr, Form, Kernel, Program, Statement};
+use gpukc_verify::rng::Rng;
 
 /// An extent.
 #[derive(Clone, Debug, PartialEq)]

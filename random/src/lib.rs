@@ -1,4 +1,4 @@
-//! Random gk programs, calls of them, and comparisons: what every device and every way to evaluate must agree on.
+//! Random gk programs: what every device and every way to evaluate must agree on.
 //!
 //! ```text
 //! seed ─generate→ tree::Program ─print, check→ typed program ─draw→ calls ─compare→ equal bits, or a difference ─shrink→ a small one
@@ -14,9 +14,6 @@ mod functions;
 mod generate;
 mod recipes;
 
-pub mod compare;
-pub mod draw;
-pub mod rng;
 pub mod shrink;
 mod smaller;
 pub mod tree;

@@ -2,8 +2,8 @@
 
 use gpukc_dsl::program::Program as Typed;
 use gpukc_dsl::types::Type;
+use gpukc_verify::draw::Call;
 
-use crate::draw::Call;
 use crate::smaller;
 use crate::tree::{Expr, Form, Node, Program};
 use crate::trial;

@@ -3,16 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpukc_codegen::error::Error;
-use gpukc_codegen::facts::Facts;
-use gpukc_codegen::kernel::Kernel as Cuda;
 use gpukc_codegen::target::Target;
 use gpukc_dsl::diagnostic::Severity;
 use gpukc_dsl::program::{Kernel, Program};
 use gpukc_dsl::source::Source;
+use gpukc_verify::compare::{self, Evaluated};
+use gpukc_verify::draw::{self, Call, Wish};
+use gpukc_verify::rng::Rng;
+use gpukc_verify::{Text, texts};
 
-use crate::compare::{self, Evaluated};
-use crate::draw::{self, Call, Wish};
-use crate::rng::Rng;
 use crate::tree;
 
 /// Why nothing, or nothing good, comes of a program.
@@ -34,60 +33,17 @@ pub struct Trial {
     pub calls: Vec<(Call, Evaluated)>,
 }
 
-/// A text for a device.
-pub struct Text {
-    /// Which: `general`, `call's`…
-    pub what: &'static str,
-    /// What its making knew.
-    pub facts: Facts,
-    /// CUDA and contract.
-    pub cuda: Cuda,
-}
-
 impl Trial {
     /// The kernel on trial.
     pub fn kernel(&self) -> Option<&Kernel> {
         self.program.kernels.last()
     }
 
-    /// The texts of the plan space for a call; equal ones once. The number: how many were refused as known limits.
-    pub fn texts(&self, call: &Call, target: Target) -> Result<(Vec<Text>, usize), String> {
-        let Some(kernel) = self.kernel() else { return Ok((Vec::new(), 0)) };
-        texts(&self.program, kernel, call, target)
+    /// The texts of the plan space for a call; equal ones once. And the last known limit that refused one.
+    pub fn texts(&self, call: &Call, target: Target) -> Result<(Vec<Text>, Option<Error>), String> {
+        let Some(kernel) = self.kernel() else { return Ok((Vec::new(), None)) };
+        texts(&self.program, kernel, call, target, false)
     }
-}
-
-/// The texts of the plan space for a call; equal ones once, the alignment that they take aside.
-pub fn texts(program: &Program, kernel: &Kernel, call: &Call, target: Target) -> Result<(Vec<Text>, usize), String> {
-    let known = Facts::of_call(kernel, &call.bindings);
-    let variants = [
-        ("general", Facts::default()),
-        ("call's", known.clone()),
-        ("call's 64-bit", Facts { narrow: false, ..known.clone() }),
-        ("call's unaligned", Facts { aligned: false, ..known.clone() }),
-        ("general aligned", Facts { aligned: true, narrow: known.narrow, ..Facts::default() }),
-    ];
-    let mut texts: Vec<Text> = Vec::new();
-    let mut limits = 0;
-    for (what, facts) in variants {
-        let made = catch_unwind(AssertUnwindSafe(|| gpukc_codegen::compile(program, kernel, target, &facts)));
-        match made {
-            Err(_) => return Err(format!("codegen panics on the {what} text")),
-            Ok(Err(Error::Limit { .. })) => limits += 1,
-            Ok(Err(error)) => return Err(format!("the {what} text: {error}")),
-            Ok(Ok(cuda)) => {
-                let same = |text: &Text| {
-                    text.cuda.source == cuda.source && format!("{:?}", text.cuda.launches) == format!("{:?}", cuda.launches)
-                };
-                match texts.iter_mut().find(|text| same(text)) {
-                    // One text serves both; the harder use of it is tried.
-                    Some(text) => text.facts.aligned &= facts.aligned,
-                    None => texts.push(Text { what, facts, cuda }),
-                }
-            }
-        }
-    }
-    Ok((texts, limits))
 }
 
 /// Checks a program.
@@ -116,7 +72,7 @@ pub fn trial(tree: &tree::Program, seed: u64, wishes: &[Wish]) -> Result<Trial, 
     let mut rng = Rng::new(seed ^ 0xca11);
     for wish in wishes {
         let Some(kernel) = program.kernels.last() else { return Err(Ended::Uncalled) };
-        let Some(call) = draw::draw(kernel, &mut rng, *wish) else { continue };
+        let Some(call) = draw::draw(&program, kernel, &mut rng, *wish) else { continue };
         match evaluate(&program, &call) {
             Err(what) => return Err(Ended::Fault(what, Some(Box::new((program, call))))),
             Ok(results) => calls.push((call, results)),

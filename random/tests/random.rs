@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use gpukc_codegen::target::Target;
 use gpukc_dsl::program::Kernel;
 use gpukc_emulate::{Call, Emulator, Error, Mode};
-use gpukc_random::compare::{self, Evaluated};
-use gpukc_random::draw::{self, Wish};
 use gpukc_random::generate;
-use gpukc_random::trial::{Ended, Text, Trial, trial};
+use gpukc_random::trial::{Ended, Trial, trial};
+use gpukc_verify::Text;
+use gpukc_verify::compare::{self, Evaluated};
+use gpukc_verify::draw::{self, Wish};
 
 const TARGET: Target = Target { capability: 80, specific: false };
 
@@ -23,7 +24,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 fn wishes() -> [Wish; 2] {
-    [Wish { work: 30_000, wild: true }, Wish { work: 6_000, wild: false }]
+    [Wish { work: 30_000, wild: true, extent: None }, Wish { work: 6_000, wild: false, extent: None }]
 }
 
 fn emulator(name: &str) -> Emulator {

@@ -1,7 +1,7 @@
 //! `cargo xtask gpu --bundle DIR`: a folder that runs the device tests on a machine that has a GPU and no Rust.
 //!
 //! It holds the `gpukc` program, the tests of the feature `device` as stripped executables, the cases and snapshots that they
-//! read, the examples, and `run.sh`. NVRTC is found there as for users (`GPUKC_NVRTC` names one, `./gpukc setup` fetches one).
+//! read, the examples, `run.sh`, and `verify.sh`, which it calls: every schedule against the reference, under sanitizers too. NVRTC is found there as for users (`GPUKC_NVRTC` names one, `./gpukc setup` fetches one).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,8 +24,12 @@ for test in bin/*; do
 done
 echo "== an example"
 ./gpukc run examples/reduce.gk --in x=rand:8000000 --device cuda || failed=1
+./verify.sh ./gpukc || failed=1
 exit $failed
 "#;
+
+/// `gpukc verify` over all programs, plain and under compute-sanitizer.
+pub const VERIFY: &str = include_str!("verify.sh");
 
 /// Builds and fills `folder`, which must be new or a bundle of before.
 pub fn bundle(folder: &Path) -> Result<()> {
@@ -46,18 +50,21 @@ pub fn bundle(folder: &Path) -> Result<()> {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         place(file, &folder.join("bin").join(stem))?;
     }
-    for part in ["tests/cases", "tests/snapshots", "examples"] {
+    for part in ["tests/cases", "tests/emulated", "tests/snapshots", "examples"] {
         copy_folder(&root().join(part), &folder.join(part))?;
     }
     let script = folder.join("run.sh");
-    fs::write(&script, SCRIPT).map_err(|error| format!("{}: {error}", script.display()))?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(|error| format!("{}: {error}", script.display()))?;
+    for (path, text) in [(&script, SCRIPT), (&folder.join("verify.sh"), VERIFY)] {
+        let trouble = |error: std::io::Error| format!("{}: {error}", path.display());
+        fs::write(path, text).map_err(trouble)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(trouble)?;
+    }
     println!("{}: {} test programs; run {}", folder.display(), tests.len(), script.display());
     Ok(())
 }
 
 /// Builds, and gives the executables, as cargo names them in its messages.
-fn built(arguments: &[&str]) -> Result<Vec<PathBuf>> {
+pub fn built(arguments: &[&str]) -> Result<Vec<PathBuf>> {
     let messages = output(cargo(arguments).args(["--message-format", "json-render-diagnostics"]))?;
     let executable = |line: &str| {
         let (_, rest) = line.split_once("\"executable\":\"")?;

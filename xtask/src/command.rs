@@ -46,6 +46,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 
 fn text(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    // A script's text is long.
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).filter(|text| !text.contains('\n'));
     std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
 }

@@ -5,8 +5,8 @@
 
 use std::process::Command;
 
-use crate::command::{Result, cargo, run};
-use crate::nvrtc;
+use crate::command::{Result, cargo, root, run};
+use crate::{bundle, nvrtc};
 
 /// Everything that needs no GPU. Tests of every crate end in cargo's usual lines.
 pub fn test() -> Result<()> {
@@ -39,10 +39,16 @@ pub fn fuzz(arguments: &[&str]) -> Result<()> {
     run(cargo(&["run", "--release", "--package", "gpukc-fuzz", "--"]).args(arguments))
 }
 
-/// The tests of the feature `device`, on this machine's GPU.
+/// The tests of the feature `device` on this machine's GPU, and every schedule against the reference.
 pub fn gpu() -> Result<()> {
     let nvrtc = nvrtc::provide()?;
-    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "device", "--test", "device", "--test", "nvrtc"])))
+    let mut tests = cargo(&["test", "--release", "--workspace", "--features", "device", "--test", "device", "--test", "nvrtc"]);
+    let tested = run(with(nvrtc.clone(), &mut tests));
+    let program = bundle::built(&["build", "--release", "--package", "gpukc-cli"])?.pop().ok_or("no gpukc was built")?;
+    let mut verify = Command::new("bash");
+    verify.args(["-c", bundle::VERIFY, "verify.sh"]).arg(program).current_dir(root());
+    let verified = run(with(nvrtc, &mut verify));
+    tested.and(verified)
 }
 
 fn with(nvrtc: Option<std::ffi::OsString>, command: &mut Command) -> &mut Command {

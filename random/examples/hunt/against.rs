@@ -1,17 +1,18 @@
 //! Trials against a device: what differs, and which text of which call it is.
 
-use gpukc_random::compare;
-use gpukc_random::draw::Call;
-use gpukc_random::trial::Trial;
+use std::collections::BTreeSet;
 
-use crate::device::{Device, Job, Problem};
+use gpukc_random::trial::Trial;
+use gpukc_verify::device::{Device, Job};
+use gpukc_verify::draw::Call;
+use gpukc_verify::verify::agrees;
 
 /// What was compared.
 #[derive(Default)]
 pub struct Compared {
     pub texts: usize,
     pub runs: usize,
-    /// Texts that are refused as known limits.
+    /// Calls of which a text is refused as a known limit.
     pub limits: usize,
 }
 
@@ -33,8 +34,8 @@ pub fn differences(trials: &[&Trial], device: &dyn Device, only: Option<&str>, c
         for (call, expected) in &trial.calls {
             match trial.texts(call, device.target()) {
                 Err(what) => found.push(Difference { at, call: call.clone(), text: "", what }),
-                Ok((texts, limits)) => {
-                    compared.limits += limits;
+                Ok((texts, limit)) => {
+                    compared.limits += usize::from(limit.is_some());
                     compared.texts += texts.len();
                     let wanted = texts.iter().any(|text| Some(text.what) == only);
                     let texts = texts.into_iter().filter(|text| !wanted || Some(text.what) == only);
@@ -47,13 +48,7 @@ pub fn differences(trials: &[&Trial], device: &dyn Device, only: Option<&str>, c
     compared.runs += jobs.len();
     let results = device.run(&jobs);
     for ((at, kernel, call, expected, text), result) in all.iter().zip(results) {
-        let outcome = match (expected, result) {
-            (Ok(expected), Ok(found)) => compare::same_bytes(kernel, expected, &found.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-            (Err(_), Err(Problem::Index)) => Ok(()),
-            (Err(expected), Ok(_)) => Err(format!("gives results; the evaluator: {expected}")),
-            (Ok(_), Err(Problem::Index)) => Err("reports an index; the evaluator gives results".to_owned()),
-            (_, Err(Problem::Other(error))) => Err(error),
-        };
+        let outcome = agrees(kernel, &BTreeSet::new(), expected, result);
         if let Err(error) = outcome {
             if !found.iter().any(|difference| difference.at == *at) {
                 let what = format!("the {} text: {error} [{}]", text.what, call.text(kernel));

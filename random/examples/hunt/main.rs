@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use against::{Compared, differences};
-use device::Device;
-use gpukc_random::draw::Wish;
 use gpukc_random::shrink::{Specimen, shrink};
 use gpukc_random::trial::{Ended, Trial, evaluate, trial};
 use gpukc_random::{generate, tree};
+use gpukc_verify::device::Device;
+use gpukc_verify::draw::Wish;
 
 /// Programs whose texts are compiled together.
 const BATCH: u64 = 24;
@@ -84,7 +84,7 @@ fn options() -> Options {
 
 impl Options {
     fn wishes(&self) -> Vec<Wish> {
-        (0..self.calls).map(|at| Wish { work: self.work >> (2 * at), wild: at != 1 }).collect()
+        (0..self.calls).map(|at| Wish { work: self.work >> (2 * at), wild: at != 1, extent: None }).collect()
     }
 }
 
@@ -121,7 +121,7 @@ impl Tally {
         println!(
             "{programs} programs from seed {}: {checked} checked, {rejected} rejected, {uncalled} without a call; {calls} calls of the \
              evaluator ({errors} report an index), each against threads, lanes and rewritings; {texts} texts, {runs} runs on {}, \
-             {limits} texts beyond limits; {faults} faults; {seconds} s",
+             {limits} calls with texts beyond limits; {faults} faults; {seconds} s",
             options.seed, options.against
         );
         let mut reasons: Vec<_> = self.rejected.iter().collect();

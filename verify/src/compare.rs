@@ -1,12 +1,15 @@
 //! The same bits: the evaluator under different circumstances, and results of different devices.
 
+use std::collections::BTreeSet;
+
 use gpukc_codegen::facts::Facts;
 use gpukc_cpu::{Argument, Lanes, Options, RunError, Tensor};
-use gpukc_dsl::program::{Kernel, Parameter, Program};
+use gpukc_dsl::program::{ArrayId, Kernel, Parameter, Program};
 use gpukc_dsl::types::Type;
 use half::{bf16, f16};
 
 use crate::draw::Call;
+use crate::licence::TOLERANCE;
 
 /// What the evaluator gives.
 pub type Evaluated = Result<Vec<Tensor>, RunError>;
@@ -43,37 +46,65 @@ pub fn same(kernel: &Kernel, a: &Evaluated, b: &Evaluated) -> Result<(), String>
 
 /// Says where results differ: the first element, with both values and their bits.
 pub fn same_bytes(kernel: &Kernel, expected: &[Tensor], found: &[&[u8]]) -> Result<(), String> {
+    same_results(kernel, expected, found, &BTreeSet::new())
+}
+
+/// As [`same_bytes`], but of the licensed arrays floats may be apart by [`TOLERANCE`], and the rest may be anything.
+pub fn same_results(kernel: &Kernel, expected: &[Tensor], found: &[&[u8]], licensed: &BTreeSet<ArrayId>) -> Result<(), String> {
     if expected.len() != found.len() {
         return Err(format!("{} results, {} expected", found.len(), expected.len()));
     }
     for ((&id, expected), found) in kernel.results.iter().zip(expected).zip(found) {
         let array = &kernel.arrays[id];
-        if let Some(at) = difference(array.element, expected.bytes(), found) {
-            let size = array.element.size();
-            let element =
-                |bytes: &[u8]| bytes.get(at * size..(at + 1) * size).map_or("nothing".to_owned(), |b| text(array.element, b));
-            let count = expected.bytes().chunks(size).zip(found.chunks(size)).filter(|(a, b)| a != b).count();
-            let (reference, other) = (element(expected.bytes()), element(found));
-            return Err(format!(
-                "element {at} of `{}` {:?} is {other}, the evaluator's {reference} ({count} differ)",
-                array.name,
-                expected.shape()
-            ));
+        let differs: &dyn Fn(&[u8], &[u8]) -> bool = if licensed.contains(&id) {
+            let margin = TOLERANCE * largest(array.element, expected.bytes());
+            &move |a, b| is_apart(array.element, a, b, margin)
+        } else {
+            &|a, b| a != b && !(is_nan(array.element, a) && is_nan(array.element, b))
+        };
+        let size = array.element.size();
+        let (reference, found) = (expected.bytes(), *found);
+        if reference == found {
+            continue;
+        }
+        if reference.len() != found.len() {
+            return Err(format!("`{}` has {} bytes, the evaluator's {}", array.name, found.len(), reference.len()));
+        }
+        let pairs = || reference.chunks(size).zip(found.chunks(size));
+        if let Some((at, (a, b))) = pairs().enumerate().find(|(_, (a, b))| differs(a, b)) {
+            let count = pairs().filter(|(a, b)| differs(a, b)).count();
+            let (element, place) = (array.element, place(expected.shape(), at));
+            let (a, b) = (text(element, a), text(element, b));
+            return Err(format!("{}{place} is {b}, the evaluator's {a} ({count} of {} differ)", array.name, expected.len()));
         }
     }
     Ok(())
 }
 
-/// The first element in which two arrays of a type differ, NaNs aside.
-pub fn difference(element: Type, a: &[u8], b: &[u8]) -> Option<usize> {
-    let size = element.size();
-    if a.len() != b.len() {
-        return Some(a.len().min(b.len()) / size);
+/// An element's place: `[2, 17]`.
+fn place(shape: &[i64], at: usize) -> String {
+    let mut rest = at as i64;
+    let mut indices: Vec<String> = Vec::new();
+    for extent in shape.iter().rev() {
+        indices.push((rest % extent.max(&1)).to_string());
+        rest /= extent.max(&1);
     }
-    if a == b {
-        return None;
+    indices.reverse();
+    if indices.is_empty() { String::new() } else { format!("[{}]", indices.join(", ")) }
+}
+
+/// The largest finite magnitude; of what is no float, 0.
+fn largest(element: Type, bytes: &[u8]) -> f64 {
+    let values = bytes.chunks(element.size()).filter_map(|bytes| float(element, bytes));
+    values.map(f64::abs).filter(|value| value.is_finite()).fold(0.0, f64::max)
+}
+
+/// Whether floats are further apart than they may be. What is not finite in the reference, or no float, may be anything.
+fn is_apart(element: Type, reference: &[u8], other: &[u8], margin: f64) -> bool {
+    match (float(element, reference), float(element, other)) {
+        (Some(reference), Some(other)) if reference.is_finite() => other.is_nan() || (reference - other).abs() > margin,
+        _ => false,
     }
-    a.chunks(size).zip(b.chunks(size)).position(|(a, b)| a != b && !(is_nan(element, a) && is_nan(element, b)))
 }
 
 fn bits(bytes: &[u8]) -> u64 {
@@ -136,4 +167,43 @@ pub fn against_itself(program: &Program, kernel: &Kernel, call: &Call) -> Result
         last = Some(rewritten);
     }
     Ok(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpukc_dsl::source::Source;
+
+    use super::*;
+
+    fn kernel(text: &str) -> Kernel {
+        gpukc_dsl::check(&Source::new("test.gk", text)).program.map(|p| p.kernels[0].clone()).expect("a program")
+    }
+
+    fn compare(text: &str, expected: &[f32], found: &[f32], licensed: bool) -> Result<(), String> {
+        let kernel = kernel(text);
+        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>();
+        let expected = Tensor::from_bytes(Type::F32, &[expected.len() as i64], &bytes(expected)).expect("a tensor");
+        let licensed = if licensed { kernel.results.iter().copied().collect() } else { BTreeSet::new() };
+        same_results(&kernel, &[expected], &[&bytes(found)], &licensed)
+    }
+
+    const COPY: &str = "kernel copy(x: f32[n]) -> y: f32[n] { y[i] = x[i]; }";
+
+    #[test]
+    fn bits_count() {
+        let other_nan = f32::from_bits(0xffc0_1234);
+        assert_eq!(compare(COPY, &[1.0, f32::NAN], &[1.0, other_nan], false), Ok(()));
+        let zeros = compare(COPY, &[1.0, 0.0], &[1.0, -0.0], false);
+        assert_eq!(zeros, Err("y[1] is -0e0 (0x80000000), the evaluator's 0e0 (0x0) (1 of 2 differ)".to_owned()));
+        assert!(compare(COPY, &[1.0, 2.0], &[1.0], false).is_err_and(|e| e.contains("4 bytes, the evaluator's 8")));
+    }
+
+    #[test]
+    fn licences_allow_a_little() {
+        assert_eq!(compare(COPY, &[100.0, 0.0], &[100.1, 0.2], true), Ok(()));
+        assert!(compare(COPY, &[100.0, 0.0], &[100.0, 0.5], true).is_err_and(|e| e.starts_with("y[1] is 5e-1")));
+        assert!(compare(COPY, &[1.0], &[f32::NAN], true).is_err());
+        assert!(compare(COPY, &[1.0], &[f32::INFINITY], true).is_err());
+        assert_eq!(compare(COPY, &[f32::INFINITY], &[3.0e38], true), Ok(()));
+    }
 }

@@ -1,0 +1,58 @@
+//! Progress of long work on standard error: a bar on a terminal, a plain line per step elsewhere.
+
+use std::io::{self, IsTerminal};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output;
+
+/// So many steps of something.
+pub struct Progress {
+    /// On a terminal.
+    bar: Option<ProgressBar>,
+    steps: u64,
+    begun: u64,
+}
+
+impl Progress {
+    /// `steps` things to do, each of `parts` parts.
+    pub fn new(steps: usize, parts: usize) -> Progress {
+        let (steps, parts) = (steps as u64, parts as u64);
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(steps * parts), ProgressDrawTarget::stderr());
+            let template = ProgressStyle::with_template("[{bar:30}] {elapsed} {msg}");
+            bar.with_style(template.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
+        });
+        Progress { bar, steps, begun: 0 }
+    }
+    /// The next step begins.
+    pub fn begin(&mut self, what: &str) {
+        self.begun += 1;
+        let text = format!("{what} ({} of {})", self.begun, self.steps);
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None => output::note(&text),
+        }
+    }
+    /// So many parts are done, of all steps.
+    pub fn reach(&self, parts: usize) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(parts as u64);
+        }
+    }
+    /// Says something meanwhile.
+    pub fn pause<T>(&self, say: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(say),
+            None => say(),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
