@@ -11,6 +11,9 @@ pub struct Args {
     /// Print the version, and the NVRTC and driver found
     #[arg(short = 'V', long)]
     pub version: bool,
+    /// End after this many seconds, whatever is not done by then
+    #[arg(long, value_name = "SECONDS", global = true)]
+    pub timeout: Option<f64>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -128,9 +131,6 @@ pub struct Run {
     /// Write times and counts to this file
     #[arg(long, value_name = "FILE.json")]
     pub stats: Option<PathBuf>,
-    /// End the run after this many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<f64>,
     #[arg(long, value_enum, hide = true)]
     pub stop_after: Option<Stage>,
 }

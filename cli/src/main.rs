@@ -5,7 +5,9 @@
 
 mod args;
 mod commands;
+mod cpp;
 mod devices;
+mod ending;
 mod failure;
 mod generate;
 mod inputs;
@@ -13,6 +15,7 @@ mod load;
 mod output;
 mod pipeline;
 mod progress;
+mod project;
 mod report;
 mod show;
 
@@ -25,6 +28,7 @@ use failure::Failure;
 
 fn main() -> ExitCode {
     report::install();
+    ending::on_interrupt();
     // Programs nest; the compiler's recursion gets more room than a main thread has.
     let work = std::thread::Builder::new().name("gpukc".into()).stack_size(256 << 20).spawn(run);
     let status = match work.map(|thread| thread.join()) {
@@ -56,6 +60,9 @@ fn run() -> u8 {
         output::note(&Args::command().render_help().to_string());
         return 2;
     };
+    if let Some(Err(failure)) = args.timeout.map(ending::after) {
+        return failure.tell();
+    }
     finish(match &command {
         Command::Check(args) => commands::check::run(args),
         Command::Compile(args) => commands::compile::run(args),

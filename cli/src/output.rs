@@ -1,8 +1,10 @@
 //! The two streams. A closed pipe is no error: the reader has had enough.
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use crate::ending::Guarded;
 use crate::failure::Failure;
 
 /// Writes a result to standard output.
@@ -52,17 +54,24 @@ pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
             write(&mut stream)?;
             return stream.flush();
         }
-        // Through a link to what it points at, as writing in place would do.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut temporary = temporary(folder)?;
-        let mut stream = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
-        write(&mut stream)?;
-        stream.flush()?;
-        drop(stream);
-        temporary.persist(&path).map(drop).map_err(|error| error.error)
+        replace(path, None, write)
     })();
     result.map_err(|error: io::Error| Failure::input(format!("{} can't be written: {error}", path.display())))
+}
+
+/// Writes a file beside its place, then renames it: through a link to what it points at, as writing in place would do.
+pub fn replace(path: &Path, permissions: Option<Permissions>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (mut temporary, _guarded) = Guarded::make(|| temporary(folder), |file| file.path().to_owned())?;
+    let mut stream = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
+    write(&mut stream)?;
+    stream.flush()?;
+    drop(stream);
+    if let Some(permissions) = permissions {
+        temporary.as_file().set_permissions(permissions)?;
+    }
+    temporary.persist(&path).map(drop).map_err(|error| error.error)
 }
 
 fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {

@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use gpukc_dsl::source::{Source, Span};
 
 use crate::emit::expr::{element_name, type_name};
+pub use crate::emit::header::comment;
 use crate::emit::header::prose;
 use crate::emit::scope::Scope;
 use crate::emit::statement::Writer;

@@ -39,6 +39,14 @@ impl Expression {
         let copied = copy(kernel, root, &mut exprs)?;
         Some(Expression { exprs, root: copied, text: gpukc_dsl::program::print::expr(kernel, root) })
     }
+    /// Where its nodes are.
+    pub fn exprs(&self) -> &Arena<Expr> {
+        &self.exprs
+    }
+    /// Its topmost node.
+    pub fn root(&self) -> ExprId {
+        self.root
+    }
 }
 
 fn copy(kernel: &Kernel, id: ExprId, exprs: &mut Arena<Expr>) -> Option<ExprId> {

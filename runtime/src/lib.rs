@@ -13,6 +13,8 @@ pub mod compile;
 pub mod device;
 pub mod driver;
 pub mod error;
+pub mod fatbin;
 pub mod launch;
 pub mod locate;
 pub mod nvrtc;
+pub mod process;

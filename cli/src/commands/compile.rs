@@ -7,14 +7,15 @@ use gpukc_codegen::kernel::Kernel as Cuda;
 use gpukc_codegen::target::Target;
 use gpukc_dsl::program::Kernel;
 use gpukc_runtime::cache::Cache;
-use gpukc_runtime::compile::{Compiler, Wanted};
+use gpukc_runtime::compile::{Binary, Compiler, Wanted};
 use gpukc_runtime::device::Facts;
+use gpukc_runtime::fatbin::{self, Entry};
 use gpukc_runtime::nvrtc::Form;
 
 use crate::args::{Compile, Emit, Format, Stage};
 use crate::failure::Failure;
 use crate::load::{self, Loaded};
-use crate::{inputs, output, pipeline, report};
+use crate::{inputs, output, pipeline, project, report};
 
 /// A file to write, by its name below the folder.
 struct Product {
@@ -51,9 +52,15 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
         // Text for one architecture needs no name of it; machine code always says what it is for.
         let plain = targets.len() == 1 && !needs_nvrtc;
         let stem = if plain { stem.clone() } else { format!("{stem}.{target}") };
-        for &emit in &emit {
-            products.extend(job.product(target, emit, &stem)?);
+        for &emit in emit.iter().filter(|emit| !matches!(emit, Emit::Fatbin | Emit::Project)) {
+            products.push(job.product(target, emit, &stem)?);
         }
+    }
+    if emit.contains(&Emit::Fatbin) {
+        products.push(job.fatbin(&targets, &stem)?);
+    }
+    if emit.contains(&Emit::Project) {
+        products.extend(job.project(&targets, &stem)?);
     }
     match &args.output {
         Some(folder) => write(folder, &products),
@@ -152,48 +159,88 @@ fn with_facts<'a>(kernels: Vec<&'a Kernel>, shape: &[String]) -> Result<Vec<(&'a
 }
 
 impl Job<'_> {
-    fn product(&self, target: Target, emit: Emit, stem: &str) -> Result<Vec<Product>, Failure> {
-        let Loaded { program, source, .. } = self.loaded;
-        if emit == Emit::Plan {
-            let plan = |(kernel, facts): &(&Kernel, Known)| pipeline::plan(program, kernel, target, facts, source);
-            let texts = self.kernels.iter().map(plan).collect::<Result<Vec<String>, Failure>>()?;
-            return Ok(vec![Product { name: format!("{stem}.plan"), bytes: texts.join("\n").into_bytes(), text: true }]);
-        }
-        let all = pipeline::cuda_file(program, &self.kernels, target, self.line_info, source)?;
-        let cuda = all.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
-        report::keep("kernel.cu", &cuda.source);
-        match emit {
-            Emit::Cuda | Emit::Plan => {
-                Ok(vec![Product { name: format!("{stem}.cu"), bytes: cuda.source.clone().into_bytes(), text: true }])
-            }
-            Emit::Ptx => self.machine(cuda, target, Wanted::Ptx, stem),
-            Emit::Cubin => self.machine(cuda, target, Wanted::Binary, stem),
-            Emit::Fatbin | Emit::Project => Err(Failure::usage("--emit fatbin and project are not there yet")),
-        }
+    /// The text of all kernels.
+    fn cuda(&self, target: Target) -> Result<Vec<Cuda>, Failure> {
+        let all = pipeline::cuda_file(&self.loaded.program, &self.kernels, target, self.line_info, &self.loaded.source)?;
+        all.iter().for_each(|cuda| report::keep("kernel.cu", &cuda.source));
+        Ok(all)
     }
 
-    fn machine(&self, cuda: &Cuda, target: Target, wanted: Wanted, stem: &str) -> Result<Vec<Product>, Failure> {
+    /// Code for a target, and what it is for.
+    fn binary(&self, target: Target, wanted: Wanted) -> Result<Binary, Failure> {
+        let all = self.cuda(target)?;
+        let cuda = all.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
         let extra: &[String] = if self.line_info { &["--generate-line-info".to_owned()] } else { &[] };
         let mut binary = pipeline::compile(&self.compiler, cuda, target, wanted, extra)?;
         if wanted == Wanted::Binary && binary.form == Form::Ptx {
             let architecture = &binary.architecture;
             output::note(&format!("note: this NVRTC does not know {target}; wrote PTX for {architecture} instead"));
         }
-        let text = binary.form == Form::Ptx;
-        if text {
-            // The driver wants the zero at its end, files don't.
-            while binary.image.last() == Some(&0) {
-                binary.image.pop();
-            }
+        // The driver wants the zero at its end, files don't.
+        while binary.form == Form::Ptx && binary.image.last() == Some(&0) {
+            binary.image.pop();
         }
-        Ok(vec![Product { name: format!("{stem}.{}", binary.form.name()), bytes: binary.image, text }])
+        Ok(binary)
+    }
+
+    /// One file for one target.
+    fn product(&self, target: Target, emit: Emit, stem: &str) -> Result<Product, Failure> {
+        let text = |ending: &str, text: String| Product { name: format!("{stem}.{ending}"), bytes: text.into_bytes(), text: true };
+        let wanted = match emit {
+            Emit::Plan => {
+                let Loaded { program, source, .. } = self.loaded;
+                let plan = |(kernel, facts): &(&Kernel, Known)| pipeline::plan(program, kernel, target, facts, source);
+                let texts = self.kernels.iter().map(plan).collect::<Result<Vec<String>, Failure>>()?;
+                return Ok(text("plan", texts.join("\n")));
+            }
+            Emit::Ptx => Wanted::Ptx,
+            Emit::Cubin => Wanted::Binary,
+            Emit::Cuda | Emit::Fatbin | Emit::Project => {
+                let first = self.cuda(target)?.into_iter().next();
+                return first.map(|cuda| text("cu", cuda.source)).ok_or_else(|| Failure::bug("no text for some kernels"));
+            }
+        };
+        let binary = self.binary(target, wanted)?;
+        let name = format!("{stem}.{}", binary.form.name());
+        Ok(Product { name, bytes: binary.image, text: binary.form == Form::Ptx })
+    }
+
+    /// Code for all targets in one file, and for GPUs that come later PTX of the newest of them.
+    fn fatbin(&self, targets: &[Target], stem: &str) -> Result<Product, Failure> {
+        let mut all = Vec::new();
+        for &target in targets {
+            all.push((self.binary(target, Wanted::Binary)?, target));
+        }
+        let newest = targets.iter().map(|target| target.capability).max().map(|capability| Target { capability, specific: false });
+        if let Some(target) = newest {
+            all.push((self.binary(target, Wanted::Ptx)?, target));
+        }
+        let mut entries = Vec::new();
+        for (binary, target) in &all {
+            // PTX may be for an older one than asked for.
+            let target = Target::parse(&binary.architecture.replacen("compute_", "sm_", 1)).unwrap_or(*target);
+            entries.push(Entry { form: binary.form, target, image: &binary.image });
+        }
+        Ok(Product { name: format!("{stem}.fatbin"), bytes: fatbin::pack(&entries), text: false })
+    }
+
+    /// A folder that builds without gpukc. Its one text is that for the least of the targets, which the others run too.
+    fn project(&self, targets: &[Target], stem: &str) -> Result<Vec<Product>, Failure> {
+        let least = targets.iter().min().copied().ok_or_else(|| Failure::bug("no architecture"))?;
+        let files = project::files(stem, &self.kernels, &self.cuda(least)?, targets)?;
+        let product =
+            |(name, text): (String, String)| Product { name: format!("{stem}/{name}"), bytes: text.into_bytes(), text: true };
+        Ok(files.into_iter().map(product).collect())
     }
 }
 
 fn write(folder: &Path, products: &[Product]) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
     for product in products {
-        output::file(&folder.join(&product.name), |stream| stream.write_all(&product.bytes))?;
+        let path = folder.join(&product.name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| Failure::input(format!("{}: {error}", parent.display())))?;
+        }
+        output::file(&path, |stream| stream.write_all(&product.bytes))?;
     }
     Ok(())
 }

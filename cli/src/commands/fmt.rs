@@ -1,7 +1,7 @@
 //! `gpukc fmt`: programs laid out in the one usual way, in place.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use gpukc_dsl::format::{self, Refusal};
@@ -68,9 +68,5 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     if metadata.permissions().readonly() {
         return Err(io::Error::other("it is read-only"));
     }
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut temporary = tempfile::Builder::new().prefix(".gpukc-").tempfile_in(folder)?;
-    temporary.write_all(text.as_bytes())?;
-    temporary.as_file().set_permissions(metadata.permissions())?;
-    temporary.persist(&path).map(drop).map_err(|error| error.error)
+    output::replace(&path, Some(metadata.permissions()), |stream| stream.write_all(text.as_bytes()))
 }

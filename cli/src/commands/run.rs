@@ -16,9 +16,6 @@ use crate::failure::Failure;
 use crate::{devices, inputs, load, output, pipeline, show};
 
 pub fn run(args: &Run) -> Result<(), Failure> {
-    if let Some(seconds) = args.timeout {
-        end_after(seconds)?;
-    }
     let asked = devices::parse(&args.device)?;
     let start = Instant::now();
     let loaded = load::load(&args.file, Format::Human)?;
@@ -101,17 +98,6 @@ fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathBuf)]) -> Re
     for (at, path) in outputs {
         output::file(path, |stream| npy::write(stream, &results[*at]))?;
     }
-    Ok(())
-}
-
-/// Ends the process after some seconds, whatever it is doing.
-fn end_after(seconds: f64) -> Result<(), Failure> {
-    let limit = Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--timeout {seconds} is no time")))?;
-    std::thread::spawn(move || {
-        std::thread::sleep(limit);
-        output::note(&format!("{} no answer within {seconds} s (--timeout)", output::red("error:")));
-        std::process::exit(4);
-    });
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gpukc_cli::npy;
 use gpukc_dsl::program::{Kernel, Literal, Parameter};
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::Compiler;
@@ -10,10 +11,11 @@ use gpukc_verify::device::{Device, Emulated, Gpu};
 use gpukc_verify::{Difference, Effort, Stopped, Verified, verify};
 
 use crate::args::{Format, Verify};
+use crate::ending::Folder;
 use crate::failure::Failure;
 use crate::load::{self, Loaded};
 use crate::progress::Progress;
-use crate::{devices, npy, output, report};
+use crate::{devices, output, report};
 
 /// Inputs beyond this are not saved with a difference.
 const SAVED: usize = 64 << 20;
@@ -31,7 +33,7 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
         }
     }
     let kernels = choose(&all, &args.kernel, statuses.is_empty())?;
-    let folder = tempfile::tempdir().map_err(|error| Failure::environment(format!("no temporary folder: {error}"), None))?;
+    let folder = Folder::new().map_err(|error| Failure::environment(format!("no temporary folder: {error}"), None))?;
     let device = open(asked, folder.path())?;
     let device = device.as_deref();
     let calls = args.calls as usize;
