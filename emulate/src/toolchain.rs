@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::Mode;
 use crate::error::Error;
 
-const HEADER: &str = include_str!("../shim/cuda_on_cpu.h");
-const FIBERS: &str = include_str!("../shim/fibers.h");
-const RUNNER: &str = include_str!("../shim/runner.cpp");
+const HEADER: &str = include_str!("shim/cuda_on_cpu.h");
+const FIBERS: &str = include_str!("shim/fibers.h");
+const RUNNER: &str = include_str!("shim/runner.cpp");
 
 /// Texts of one shared object: the more, the less the compiler starts; the fewer, the less is compiled anew after a change.
 const GROUP: usize = 6;

@@ -8,7 +8,6 @@ use gpukc_dsl::program::{Kernel, Parameter};
 use gpukc_dsl::types::Type;
 use gpukc_verify::draw::{Call, bind};
 
-
 /// The call as one of another kernel whose dims and parameters are some of the first one's, by name.
 pub fn adapted(call: &Call, from: &Kernel, to: &Kernel) -> Option<Call> {
     let dims: BTreeMap<&str, i64> =

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::command::{Result, cargo, output, root, run};
 
 /// Members of the workspace that are not published.
-const UNPUBLISHED: [&str; 4] = ["gpukc-emulate", "gpukc-random", "gpukc-fuzz", "xtask"];
+const UNPUBLISHED: [&str; 3] = ["gpukc-random", "gpukc-fuzz", "xtask"];
 /// Systems that gpukc is not tested on, and must compile for.
 const OTHERS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
 
