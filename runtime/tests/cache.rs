@@ -114,6 +114,26 @@ fn what_belongs_to_others_is_not_read() {
     assert_eq!(files(&cache).len(), 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_read_is_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path());
+    cache.put(&key(1), &entry(1));
+    let path = files(&cache).remove(0);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    let lookup = cache.get(&key(1));
+    // Root reads it all the same.
+    match fs::File::open(&path) {
+        Ok(_) => assert_eq!(lookup.entry, Some(entry(1))),
+        Err(_) => assert!(lookup.entry.is_none() && lookup.warning.is_some()),
+    }
+    assert_eq!(cache.put(&key(1), &entry(1)), None);
+    assert_eq!(cache.get(&key(1)).entry, Some(entry(1)));
+    assert!(fs::File::open(&path).is_ok());
+}
+
 /// What a process leaves that was killed while it wrote goes with a later write, once nobody can be writing it any more.
 #[test]
 fn stale_temporary_files_are_swept() {
