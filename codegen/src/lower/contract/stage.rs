@@ -21,6 +21,8 @@ pub struct Staged {
     /// Elements that a thread stages, and how many of them neighbour each other.
     count: i64,
     pack: i64,
+    /// The read that fetches a pack by one access.
+    wide: Option<ExprId>,
 }
 
 impl Staged {
@@ -35,6 +37,8 @@ impl Staged {
         let count = tile.outer * tile.depth / (SIDE * SIDE);
         // Four words of padding keep 16-byte rows aligned and turned stores in different banks.
         let shared = lowering.shared(&format!("{stem}_tile"), leaf.ty, vec![2, tile.depth as u32, tile.outer as u32 + 4]);
+        // Of a small tile a thread has less than a pack.
+        let wide = leaf.wide.filter(|_| count % 4 == 0);
         let ahead = lowering.registers(&format!("{stem}_next"), leaf.ty, vec![count as u32]);
         Ok(Staged {
             ty: leaf.ty,
@@ -43,7 +47,8 @@ impl Staged {
             shared,
             ahead,
             count,
-            pack: if leaf.wide.is_some() { 4 } else { 1 },
+            pack: if wide.is_some() { 4 } else { 1 },
+            wide,
         })
     }
 
@@ -82,7 +87,7 @@ impl Staged {
             lowering.variables.insert(shape.term.variable, term.clone());
             lowering.variables.insert(range.variable, outer.clone());
             let inside = term.clone().less(block.last.clone()).and(outer.clone().less(extent.clone()));
-            let Some(read) = leaf.wide else {
+            let Some(read) = self.wide else {
                 let place = self.ahead.clone().at(step);
                 lowering.push(Node::Assign(place.clone(), zero(self.ty)));
                 return lowering.when(inside, |lowering| {
