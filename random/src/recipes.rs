@@ -326,7 +326,12 @@ impl Making {
         if self.rng.one_in(3) {
             let left: Vec<Variable> =
                 target.iter().map(|extent| Variable { name: self.fresh("b"), values: Values::All(extent.clone()) }).collect();
-            let value = if ty.is_float() { self.literal(ty) } else { self.expr(ty, &left, 1) };
+            // Of floats what sums exactly: they may come in any order.
+            let value = if ty.is_float() {
+                Expr::atom(ty, format!("{}{ty}", self.rng.pick(&["0.5", "1.0", "2.0", "-1.0", "0.0", "-0.0", "-3.0"])))
+            } else {
+                self.expr(ty, &left, 1)
+            };
             self.push(Form::Define, &name, left.iter().map(|v| v.name.clone()).collect(), None, value);
         }
         let mut left = Vec::new();

@@ -1,9 +1,11 @@
 //! Random programs: the evaluator against itself over threads, lanes and rewritings, and against the emitted text on the CPU.
 //!
-//! A plain run takes the seeds from 1 on for about a minute. `GPUKC_RANDOM="seed=1 count=20000 seconds=3600 emulate=0"` takes
+//! A plain run takes the seeds from 1 on, as many as are done within a minute. `GPUKC_RANDOM="seed=1 count=20000 seconds=3600"` takes
 //! others; `cargo run --release -p gpukc-random --example hunt` shrinks what is found.
 
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gpukc_codegen::target::Target;
@@ -27,48 +29,62 @@ fn wishes() -> [Wish; 2] {
     [Wish { work: 30_000, wild: true, extent: None }, Wish { work: 6_000, wild: false, extent: None }]
 }
 
-fn emulator(name: &str) -> Emulator {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    Emulator::with_mode(folder, Mode::Address).expect("an emulator")
+/// Seeds for all cores, some at a time, until they or the time are used up; how many were taken.
+fn each(count: u64, seconds: u64, at_once: u64, work: impl Fn(&[u64]) + Sync) -> u64 {
+    let (first, count) = (setting("seed", 1), setting("count", count));
+    let limit = Duration::from_secs(setting("seconds", seconds));
+    let start = Instant::now();
+    let taken = AtomicU64::new(0);
+    let worker = || {
+        while start.elapsed() < limit {
+            let at = taken.fetch_add(at_once, Ordering::Relaxed);
+            if at >= count {
+                break;
+            }
+            let seeds: Vec<u64> = (first + at..first + count.min(at + at_once)).collect();
+            work(&seeds);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            // Programs nest.
+            std::thread::Builder::new().stack_size(1 << 28).spawn_scoped(scope, worker).expect("a thread");
+        }
+    });
+    taken.into_inner().min(count)
 }
 
 #[test]
-fn same_bits() {
-    let first = setting("seed", 1);
-    let count = setting("count", 400);
-    let limit = Duration::from_secs(setting("seconds", 60));
-    let emulated = setting("emulate", 24);
-    let start = Instant::now();
-    let (mut rejected, mut checked, mut faults, mut trials) = (0, 0, Vec::new(), Vec::new());
-    for seed in first..first + count {
-        if start.elapsed() > limit / 2 {
-            break;
-        }
-        match trial(&generate(seed, 4), seed, &wishes()) {
-            Ok(found) => {
-                checked += 1;
-                trials.push((seed, found));
+fn evaluator_agrees_with_itself() {
+    let rejected = AtomicU64::new(0);
+    let faults = Mutex::new(Vec::new());
+    let programs = each(4000, 20, 16, |seeds| {
+        for &seed in seeds {
+            match trial(&generate(seed, 4), seed, &wishes()) {
+                Ok(_) | Err(Ended::Uncalled) => {}
+                Err(Ended::Rejected(_)) => drop(rejected.fetch_add(1, Ordering::Relaxed)),
+                Err(Ended::Fault(what, _)) => faults.lock().expect("a lock").push(format!("seed {seed}: {what}")),
             }
-            Err(Ended::Rejected(_)) => rejected += 1,
-            Err(Ended::Uncalled) => checked += 1,
-            Err(Ended::Fault(what, _)) => faults.push(format!("seed {seed}: {what}")),
         }
-    }
-    let emulator = emulator("random");
-    let mut compared = 0;
-    for some in trials.chunks(8).take((emulated / 8) as usize) {
-        if start.elapsed() > limit {
-            break;
-        }
-        compared += some.len();
-        faults.extend(emulate(&emulator, some));
-    }
-    eprintln!(
-        "{checked} programs checked, {rejected} rejected, {compared} of them emulated, {} s; {} faults",
-        start.elapsed().as_secs(),
-        faults.len()
-    );
-    assert!(rejected * 10 <= checked + rejected, "{rejected} programs of {} are rejected", checked + rejected);
+    });
+    let (rejected, faults) = (rejected.into_inner(), faults.into_inner().expect("a lock"));
+    eprintln!("{programs} programs, {rejected} of them rejected");
+    assert!(rejected * 10 <= programs, "{rejected} programs of {programs} are rejected");
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn texts_agree_with_the_evaluator() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("random");
+    let emulator = Emulator::with_mode(folder, Mode::Plain).expect("an emulator");
+    let faults = Mutex::new(Vec::new());
+    let programs = each(200, 60, 10, |seeds| {
+        let trials: Vec<(u64, Trial)> =
+            seeds.iter().filter_map(|&seed| Some((seed, trial(&generate(seed, 4), seed, &wishes()).ok()?))).collect();
+        faults.lock().expect("a lock").extend(emulate(&emulator, &trials));
+    });
+    let faults = faults.into_inner().expect("a lock");
+    eprintln!("{programs} programs");
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 

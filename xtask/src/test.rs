@@ -13,20 +13,7 @@ pub fn test() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     let nvrtc = nvrtc::provide()?;
     run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--features", "device", "--", "--deny", "warnings"]))?;
-    run(with(
-        nvrtc,
-        &mut cargo(&[
-            "test",
-            "--release",
-            "--workspace",
-            "--exclude",
-            "gpukc-emulate",
-            "--exclude",
-            "gpukc-random",
-            "--features",
-            "nvrtc",
-        ]),
-    ))
+    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "nvrtc"])))
 }
 
 /// The cache under processes that are killed, for as long as asked.
