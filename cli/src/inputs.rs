@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use gpukc_cli::npy;
-use gpukc_cli::tensor::kind;
+use gpukc_cli::tensor::{kind, lacking};
 use gpukc_cpu::Tensor;
 use gpukc_dsl::call::{self, Bindings, CallArgument};
 use gpukc_dsl::program::{ArrayId, Kernel, Literal, Parameter};
 use gpukc_dsl::source::Source;
 use gpukc_dsl::types::Type;
+use gpukc_runtime::error::bytes_text;
 
 use crate::failure::Failure;
 use crate::generate;
@@ -121,6 +122,14 @@ pub fn take(kernel: &Kernel, options: &[String], source: &Source) -> Result<Inpu
         })
         .collect();
     let bindings = call::bind(kernel, &arguments).map_err(|error| Failure::input(error.describe(Some(source))))?;
+    // Bytes of each array fit; the sum of several may not.
+    let bytes = |&id: &ArrayId| bindings.elements(id).unsigned_abs().saturating_mul(kernel.arrays[id].element.size() as u64);
+    let results = kernel.results.iter().map(bytes).fold(0, u64::saturating_add);
+    if let Some(available) = lacking(results) {
+        let (wanted, there) = (bytes_text(results), bytes_text(available));
+        let message = format!("the results of kernel `{}` take {wanted}, and {there} of memory are available", kernel.name);
+        return Err(Failure::input(message));
+    }
     Ok(Inputs { values, bindings })
 }
 

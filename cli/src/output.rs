@@ -51,8 +51,10 @@ pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
             || path.metadata().is_ok_and(|data| !data.is_file())
         {
             let mut stream = io::BufWriter::new(std::fs::File::options().write(true).open(path)?);
-            write(&mut stream)?;
-            return stream.flush();
+            let written = write(&mut stream).and_then(|()| stream.flush());
+            // What is not written by now never will be; and a reader that has had enough is no error.
+            let _ = stream.into_parts();
+            return written.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) });
         }
         replace(path, None, write)
     })();

@@ -46,10 +46,7 @@ fn a_wrong_text_is_found_and_saved() {
     place.file("scale.gk", SCALE);
     place.file("copy.gk", "kernel copy(x: f32[n]) -> y: f32[n] { y[i] = x[i]; }\n");
     // A compiler that gets products wrong.
-    let compiler = place.file("compiler", "#!/bin/sh\nsed -i 's/a \\* x/-a * x/' ./*.cu 2>/dev/null\nexec g++ \"$@\"\n");
-    let mut executable = fs::metadata(&compiler).unwrap().permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut executable, 0o755);
-    fs::set_permissions(&compiler, executable).unwrap();
+    let compiler = place.script("compiler", "#!/bin/sh\nsed -i 's/a \\* x/-a * x/' ./*.cu 2>/dev/null\nexec g++ \"$@\"\n");
     fs::create_dir(place.path("temporary")).unwrap();
     let mut command = place.command(&["verify", "scale.gk", "copy.gk", "--device", "cpu", "--calls", "6", "--seed", "9"]);
     let done = common::Done::from(command.env("CXX", compiler).env("TMPDIR", place.path("temporary")).output().unwrap());

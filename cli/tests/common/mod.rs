@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -20,6 +21,16 @@ impl Place {
     pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
         fs::write(self.path(name), contents).unwrap();
         self.path(name).to_str().unwrap().to_owned()
+    }
+    /// An executable script. Another process writes it: one that this process has open cannot be run, and every child that another
+    /// test starts meanwhile has it open for a moment.
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cat > \"$0\" && chmod 755 \"$0\"", name]).current_dir(self.0.path()).stdin(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(shell.wait().unwrap().success());
+        self.path(name)
     }
     /// The command in this folder, with a cache of its own and no GPU to be seen.
     pub fn command(&self, args: &[&str]) -> Command {

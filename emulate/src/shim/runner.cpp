@@ -12,6 +12,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 namespace {
 
@@ -184,7 +187,15 @@ void run_job(Reader& in, const std::string& results) {
 
 }  // namespace
 
+// Ends this process with the one that started it.
+static void end_with_parent() {
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+}
+
 int main(int, char** arguments) {
+    end_with_parent();
     std::string results = arguments[2];
     int file = open(arguments[1], O_RDONLY);
     off_t size = lseek(file, 0, SEEK_END);
@@ -202,6 +213,7 @@ int main(int, char** arguments) {
         std::string own = results + "." + std::to_string(i);
         pid_t child = fork();
         if (child == 0) {
+            end_with_parent();
             int said = open((own + ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
             dup2(said, 2);
             alarm((unsigned int)atoi(arguments[3]));

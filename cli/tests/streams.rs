@@ -1,0 +1,135 @@
+//! What goes to which stream, and in which form: colours, objects, completions, pipes.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+
+use common::{Done, Place, SCALE};
+use serde_json::Value;
+
+#[test]
+fn diagnostics_as_objects() {
+    let place = Place::new();
+    // Columns count scalar values: the comment has some of several bytes.
+    place.file("wrong.gk", "kernel f(x: f32[n]) -> y: f32[n] {\n    /* ä𝄞 */ y[i] = x[i + 1] + valeu;\n}\n");
+    let done = place.run(&["check", "wrong.gk", "--format", "json"]).expect(1, &[]);
+    assert_eq!(done.err, "");
+    let objects: Vec<Value> = done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!objects.is_empty());
+    for object in &objects {
+        let fields: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+        let wanted = ["code", "column", "end_column", "end_line", "file", "help", "labels", "line", "message", "severity"];
+        let mut sorted = fields.clone();
+        sorted.sort();
+        assert_eq!(sorted, wanted);
+        assert_eq!(object["severity"], "error");
+        assert_eq!(object["file"], "wrong.gk");
+        assert!(object["message"].is_string() && object["labels"].is_array());
+        assert!(object["help"].is_string() || object["help"].is_null());
+        let code = object["code"].as_str().unwrap();
+        place.run(&["explain", code]).expect(0, &[code]);
+    }
+    let unknown = objects.iter().find(|object| object["code"] == "GK0101").unwrap();
+    assert_eq!([&unknown["line"], &unknown["column"], &unknown["end_line"], &unknown["end_column"]], [2, 32, 2, 37]);
+    // A good program gives no object, and a warning is one.
+    place.file("scale.gk", SCALE);
+    assert_eq!(place.run(&["check", "scale.gk", "--format", "json"]).expect(0, &[]).out, "");
+    place.file("warned.gk", "kernel f(x: f32[n]) -> s: f32 { s = sum[i] x[i] / 9.0; }\n");
+    let done = place.run(&["check", "warned.gk", "--format", "json"]).expect(0, &["GK0207"]);
+    assert_eq!(serde_json::from_str::<Value>(done.out.trim()).unwrap()["severity"], "warning");
+}
+
+#[test]
+fn no_colours_but_on_a_terminal() {
+    let place = Place::new();
+    place.file("wrong.gk", "kernel f(\n");
+    for arguments in [&["check", "wrong.gk"][..], &["--help"], &["run", "wrong.gk"], &["no-such-command"]] {
+        let done = place.run(arguments);
+        assert!(!done.out.contains('\x1b') && !done.err.contains('\x1b'), "{done:#?}");
+    }
+    // `script` gives a terminal; not every machine has it.
+    let on_a_terminal = |variable: Option<&str>| {
+        let mut command = std::process::Command::new("script");
+        let program = env!("CARGO_BIN_EXE_gpukc");
+        command.args(["-qec", &format!("{program} check wrong.gk"), "/dev/null"]).current_dir(place.path(""));
+        command.env_remove("NO_COLOR").stdin(Stdio::null());
+        variable.map(|value| command.env("NO_COLOR", value));
+        command.output().ok().map(Done::from)
+    };
+    let Some(coloured) = on_a_terminal(None) else { return };
+    assert!(coloured.out.contains("\x1b["), "{coloured:#?}");
+    let plain = on_a_terminal(Some("1")).unwrap();
+    assert!(plain.out.contains("GK0001") && !plain.out.contains('\x1b'), "{plain:#?}");
+}
+
+#[test]
+fn completions() {
+    let place = Place::new();
+    for (shell, words) in [
+        ("bash", &["complete -F", "verify", "--line-info"][..]),
+        ("zsh", &["#compdef gpukc", "verify"]),
+        ("fish", &["complete -c gpukc", "verify"]),
+        ("powershell", &["Register-ArgumentCompleter", "verify"]),
+        ("elvish", &["gpukc", "verify"]),
+    ] {
+        assert_eq!(place.run(&["completions", shell]).expect(0, words).err, "");
+    }
+    place.run(&["completions", "cmd"]).expect(2, &["cmd"]);
+}
+
+#[test]
+fn readers_that_have_had_enough() {
+    let place = Place::new();
+    place.file("scale.gk", SCALE);
+    let many: String =
+        (0..300).map(|n| format!("kernel k{n}(x: f32[n]) -> y: f32[n] {{ y[i] = x[i] / 3.0 + missing{n}; }}\n")).collect();
+    place.file("many.gk", many);
+    for arguments in [
+        &["compile", "scale.gk"][..],
+        &["check", "many.gk", "--format", "json"],
+        &["run", "scale.gk", "--in", "a=2", "--in", "x=ones:9", "--device", "cpu"],
+        &["run", "scale.gk", "--in", "a=2", "--in", "x=ones:99999", "--device", "cpu", "--out", "y=/dev/stdout"],
+        &["explain", "GK0203"],
+        &["--help"],
+    ] {
+        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = Done::from(child.wait_with_output().unwrap());
+        assert!(done.status == 0 || arguments[0] == "check" && done.status == 1, "{arguments:?}: {done:#?}");
+        assert!(!done.err.contains("panicked") && !done.err.contains("pipe"), "{arguments:?}: {done:#?}");
+    }
+}
+
+#[test]
+fn outputs_appear_whole_or_not_at_all() {
+    let place = Place::new();
+    place.file("scale.gk", SCALE);
+    place.file("y.npy", "before");
+    // The second file cannot be written: the first is whole, the one that was there is left alone if the run fails.
+    let run = |inputs: &[&str]| place.run(&[&["run", "scale.gk", "--device", "cpu", "--out", "y=y.npy"], inputs].concat());
+    run(&["--in", "a=2", "--in", "x=missing.npy"]).expect(4, &["missing.npy"]);
+    assert_eq!(fs::read(place.path("y.npy")).unwrap(), b"before");
+    run(&["--in", "a=2", "--in", "x=ones:3"]).expect(0, &[]);
+    assert!(fs::read(place.path("y.npy")).unwrap().starts_with(b"\x93NUMPY"));
+    let names = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name != "cache").collect();
+    names.sort();
+    assert_eq!(names, ["scale.gk", "y.npy"]);
+}
+
+#[test]
+fn more_than_the_memory_is_one_line() {
+    let place = Place::new();
+    place.file("outer.gk", "kernel outer(x: f64[m], y: f64[n]) -> z: f64[m, n] { z[i, j] = x[i] * y[j]; }\n");
+    let done = place.run(&["run", "outer.gk", "--device", "cpu", "--in", "x=ones:3000000", "--in", "y=ones:3000000"]).expect(4, &[]);
+    assert!(done.err.contains("results of kernel `outer`") && done.err.lines().count() == 1, "{done:#?}");
+    // A file that is as long as it says, and longer than any memory: its holes take no room.
+    let header = common::npy("<f8", "(1000000000000,)", &[]);
+    let path = place.file("sparse.npy", &header);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    if file.set_len(header.len() as u64 + 8_000_000_000_000).is_ok() {
+        let done = place.run(&["run", "outer.gk", "--device", "cpu", "--in", "x=sparse.npy", "--in", "y=ones:1"]).expect(4, &["`x`"]);
+        assert_eq!(done.err.lines().count(), 1, "{done:#?}");
+    }
+}
