@@ -393,8 +393,15 @@ fn in_order(lowering: &mut Lowering, statement: &Statement, container: Container
     let target = container.pointer(lowering, true);
     let what = suffix(lowering, statement);
     let notes = vec!["@deterministic: a thread per element takes its values in ascending order of the iterations.".into()];
-    over(lowering, &elements, ("element", &what), notes, |lowering, element| {
-        let so_far = lowering.variable("so_far", container.wide, Some(target.clone().at(element.clone())));
+    let existing = lowering.size(&elements, "elements");
+    // One thread looks at the indices even where there is no element: all of them are out of range.
+    over(lowering, &elements.max(1), ("element", &what), notes, |lowering, element| {
+        let exists = element.clone().less(existing);
+        let so_far = lowering.variable("so_far", container.wide, Some(zero(container.wide)));
+        lowering.when(exists.clone(), |lowering| {
+            lowering.push(Node::Assign(so_far.clone(), target.clone().at(element.clone())));
+            Ok(())
+        })?;
         let count = lowering.size(&iterations, "iterations");
         lowering.each("iteration", ty, [int(0), count, int(1)], Unroll::Default, |lowering, number| {
             lowering.decode(&statement.variables, number)?;
@@ -406,8 +413,10 @@ fn in_order(lowering: &mut Lowering, statement: &Statement, container: Container
                 })
             })
         })?;
-        lowering.push(Node::Assign(target.at(element), so_far));
-        Ok(())
+        lowering.when(exists, |lowering| {
+            lowering.push(Node::Assign(target.at(element), so_far));
+            Ok(())
+        })
     })
 }
 

@@ -1,10 +1,9 @@
 //! Trials against a device: what differs, and which text of which call it is.
 
-use std::collections::BTreeSet;
-
 use gpukc_random::trial::Trial;
 use gpukc_verify::device::{Device, Job};
 use gpukc_verify::draw::Call;
+use gpukc_verify::licence;
 use gpukc_verify::verify::agrees;
 
 /// What was compared.
@@ -48,7 +47,7 @@ pub fn differences(trials: &[&Trial], device: &dyn Device, only: Option<&str>, c
     compared.runs += jobs.len();
     let results = device.run(&jobs);
     for ((at, kernel, call, expected, text), result) in all.iter().zip(results) {
-        let outcome = agrees(kernel, &BTreeSet::new(), expected, result);
+        let outcome = agrees(kernel, &licence::licensed(kernel), expected, result);
         if let Err(error) = outcome {
             if !found.iter().any(|difference| difference.at == *at) {
                 let what = format!("the {} text: {error} [{}]", text.what, call.text(kernel));
