@@ -122,7 +122,7 @@ fn what_cannot_be_read_is_replaced() {
     let cache = Cache::at(folder.path());
     cache.put(&key(1), &entry(1));
     let path = files(&cache).remove(0);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     let lookup = cache.get(&key(1));
     // Root reads it all the same.
     match fs::File::open(&path) {

@@ -2,6 +2,7 @@
 
 use gpukc_codegen::formula::Formula;
 use gpukc_codegen::kernel::{Argument, Kernel, Launch, Scratch, Site};
+use gpukc_codegen::target::Target;
 use gpukc_dsl::arena::Id;
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::Type;
@@ -9,7 +10,9 @@ use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::{Compiler, Wanted};
 use gpukc_runtime::device::{Device, Memory};
 use gpukc_runtime::error::Error;
+use gpukc_runtime::fatbin::{self, Entry};
 use gpukc_runtime::launch::{Call, Program, Scalar, Shape};
+use gpukc_runtime::nvrtc::Form;
 
 const SOURCE: &str = "extern \"C\" __global__ void first(const float* __restrict__ x, float* __restrict__ t, float a, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -139,6 +142,27 @@ fn too_much_memory_names_the_arrays() {
     let error = program.run(&call(1 << 50, 1.0), &[], &[Id::new(1)], &|_| "y".into()).unwrap_err();
     let Error::OutOfMemory { wanted, .. } = &error else { panic!("{error}") };
     assert_eq!(wanted[0].0, "`y`");
+}
+
+#[test]
+fn a_container_of_several_architectures_is_loaded() {
+    let compiler = Compiler::new(Cache::off());
+    let device = Device::open(0).unwrap();
+    let target = device.facts().target;
+    let made = |wanted, target| compiler.compile(SOURCE, "scale", target, wanted, &[]).unwrap();
+    let old = Target { capability: 75, specific: false };
+    let (own, ptx, other) = (made(Wanted::Binary, target), made(Wanted::Ptx, old), made(Wanted::Binary, old));
+    let entry = |form, target, binary: &'_ gpukc_runtime::compile::Binary| (form, target, binary.image.clone());
+    let code = entry(Form::Cubin, target, &own);
+    let (text, foreign) = (entry(Form::Ptx, old, &ptx), entry(Form::Cubin, old, &other));
+    // The device's own code among others; and PTX alone, which the driver compiles.
+    for parts in [vec![foreign.clone(), code.clone(), text.clone()], vec![code], vec![foreign, text.clone()], vec![text]] {
+        let entries: Vec<Entry> = parts.iter().map(|(form, target, image)| Entry { form: *form, target: *target, image }).collect();
+        let packed = gpukc_runtime::compile::Binary { image: fatbin::pack(&entries), form: Form::Cubin, ..own.clone() };
+        let program = Program::load(&device, &kernel(), &packed).unwrap();
+        let outcome = program.run(&call(1, 3.0), &[(Id::new(0), &2f32.to_le_bytes())], &[Id::new(1)], &names).unwrap();
+        assert_eq!(outcome.results[0], 6f32.to_le_bytes());
+    }
 }
 
 #[test]

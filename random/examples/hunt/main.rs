@@ -253,7 +253,7 @@ fn report(options: &Options, seed: u64, fault: Fault, specimen: Specimen, device
             all.into_iter().find(|(_, other)| other.kind() == kind).map(|(at, _)| at)
         };
         let small = shrink(specimen, if fault.text.is_some() { 60 } else { 400 }, persists);
-        let what = faults(&[small.clone()], device, fault.text).pop().map_or("?".to_owned(), |(_, fault)| fault.what);
+        let what = faults(std::slice::from_ref(&small), device, fault.text).pop().map_or("?".to_owned(), |(_, fault)| fault.what);
         let _ = writeln!(out, "---- {what}\n{}", small.tree);
         if let Some(kernel) = small.program.kernels.last() {
             let _ = write!(out, "{}", small.call.data(kernel));
