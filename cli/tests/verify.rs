@@ -105,3 +105,32 @@ fn licences_are_compared_with_a_tolerance() {
     let done = place.run(&["verify", "sums.gk", "--device", "cpu", "--calls", "3"]).expect(0, &[]);
     assert!(done.out.ends_with("equal within the tolerance of its licences\n"), "{done:#?}");
 }
+
+#[cfg(target_os = "linux")]
+#[path = "../../runtime/tests/standin/mod.rs"]
+mod standin;
+
+/// A driver that computes nothing: the texts are compiled, loaded, launched and read back, and found to be wrong.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_that_computes_nothing() {
+    let place = Place::new();
+    place.file("scale.gk", SCALE);
+    place.file("ones.gk", "kernel ones(x: f32[n]) -> y: f32[n] { y[i] = 1.0; }\n");
+    fs::create_dir(place.path("temporary")).unwrap();
+    let mut command = place.command(&["verify", "ones.gk", "scale.gk", "--device", "cuda", "--calls", "6"]);
+    standin::prepare(&mut command, standin::Driver::Whole).env("TMPDIR", place.path("temporary"));
+    let done = common::Done::from(command.output().unwrap()).expect(70, &["ones.gk: ones: unequal", "the general text", "y["]);
+    assert!(done.out.contains("scale.gk: scale: "), "{done:#?}");
+    let kept = fs::read_dir(place.path("temporary")).unwrap().next().unwrap().unwrap().path();
+    assert!(kept.join("kernel.cu").is_file() && kept.join("x.npy").is_file());
+    // Memory that runs out is the machine's matter; after a fault nothing more is tried.
+    let again = |setting: &str, value: &str| {
+        let mut command = place.command(&["verify", "ones.gk", "scale.gk", "--device", "cuda", "--calls", "6"]);
+        standin::prepare(&mut command, standin::Driver::Whole).env("TMPDIR", place.path("temporary")).env(setting, value);
+        common::Done::from(command.output().unwrap())
+    };
+    again("STANDIN_MEMORY", "16").expect(3, &["ones.gk: ones: not verified", "memory"]);
+    let done = again("STANDIN_FAIL", "cuLaunchKernel=700").expect(70, &["cannot be used any more", "not verified: scale"]);
+    assert_eq!(done.out, "ones.gk: ones: unequal\n");
+}

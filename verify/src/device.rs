@@ -186,6 +186,7 @@ impl Device for Gpu {
         let problem = |error: RuntimeError| match error {
             RuntimeError::IndexOutOfRange { kernel, site, index, extent } => Problem::Index { kernel, site, index, extent },
             RuntimeError::Rejected(rejected) => Problem::Wrong(format!("NVRTC rejects the text: {}", rejected.log)),
+            other @ RuntimeError::OutOfMemory { .. } => Problem::Machine(other.to_string()),
             other if matches!(other.kind(), Kind::Bug | Kind::Input) => Problem::Wrong(other.to_string()),
             other => Problem::Machine(other.to_string()),
         };

@@ -14,6 +14,7 @@ use gpukc_runtime::locate::{self, Located};
 
 use crate::commands::doctor::TRIAL;
 use crate::commands::version::of_nvrtc;
+use crate::ending::Guarded;
 use crate::failure::Failure;
 use crate::output;
 
@@ -42,7 +43,8 @@ pub fn run() -> Result<(), Failure> {
     fs::create_dir_all(&data).map_err(trouble)?;
     sweep(&data);
     // Beside its place and then renamed, so that half an installation is never found.
-    let staged = tempfile::Builder::new().prefix(STAGED).tempdir_in(&data).map_err(trouble)?;
+    let make = || tempfile::Builder::new().prefix(STAGED).tempdir_in(&data);
+    let (staged, _guarded) = Guarded::make(make, |folder| folder.path().to_owned()).map_err(trouble)?;
     let goal = data.join("nvrtc");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);

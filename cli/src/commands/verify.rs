@@ -53,8 +53,9 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
         let status = progress.pause(|| tell(&name, result, loaded, kernel, args));
         statuses.push(status);
         if let Some(why) = device.filter(|_| status == 70).and_then(Device::lost) {
-            let left = kernels.len() - at - 1;
-            progress.pause(|| output::note(&format!("the GPU cannot be used any more ({why}); {left} kernels are not verified")));
+            let left: Vec<&str> = kernels[at + 1..].iter().map(|(_, kernel)| kernel.name.as_str()).collect();
+            let left = if left.is_empty() { String::new() } else { format!("; not verified: {}", left.join(", ")) };
+            progress.pause(|| output::note(&format!("the GPU cannot be used any more ({why}){left}")));
             break;
         }
     }
