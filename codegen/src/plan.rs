@@ -253,6 +253,12 @@ pub enum Expr {
     Call(String, Vec<Expr>),
 }
 
+/// What two integer constants make: of 64 bits if one of them is.
+fn folded(value: i128, a: &Expr, b: &Expr) -> Expr {
+    let wide = [a, b].iter().any(|x| matches!(x, Expr::Int(_, Type::I64)));
+    Expr::Int(value, if wide { Type::I64 } else { Type::I32 })
+}
+
 /// A name.
 pub fn name(text: impl Into<String>) -> Expr {
     Expr::Name(text.into())
@@ -296,8 +302,9 @@ impl Expr {
             ("+" | "-", _, Some(0)) | ("*" | "/", _, Some(1)) => return self,
             ("*", _, Some(0)) => return other,
             ("*", Some(0), _) => return self,
-            ("+", Some(a), Some(b)) => return int((a + b) as i64),
-            ("*", Some(a), Some(b)) => return int((a * b) as i64),
+            ("+", Some(a), Some(b)) => return folded(a + b, &self, &other),
+            ("-", Some(a), Some(b)) => return folded(a - b, &self, &other),
+            ("*", Some(a), Some(b)) => return folded(a * b, &self, &other),
             _ => {}
         }
         Expr::Binary(op, Box::new(self), Box::new(other))

@@ -52,7 +52,7 @@ fn without_idle_casts(expr: &Expr, scope: &Scope) -> Expr {
     match expr {
         Expr::Cast(ty, a) => match (ty, *inner(a)) {
             (CudaType::Element(ty), Expr::Int(value, own)) if ty.size() >= 4 && represents(*ty, value, own) => Expr::Int(value, *ty),
-            (CudaType::Element(ty), a) if scope.type_of(&a) == Some(*ty) => a,
+            (CudaType::Element(ty), a) if scope.type_of(&a) == Some(*ty) && !is_narrow_literal(&a) => a,
             (ty, a) => Expr::Cast(ty.clone(), Box::new(a)),
         },
         Expr::Int(..) | Expr::Float(..) | Expr::Bool(_) | Expr::Name(_) => expr.clone(),
@@ -62,8 +62,16 @@ fn without_idle_casts(expr: &Expr, scope: &Scope) -> Expr {
         Expr::Unary(op, a) => Expr::Unary(op, inner(a)),
         Expr::Binary(op, a, b) => Expr::Binary(op, inner(a), inner(b)),
         Expr::Conditional(a, b, c) => Expr::Conditional(inner(a), inner(b), inner(c)),
-        Expr::Call(function, arguments) => Expr::Call(function.clone(), all(arguments)),
+        Expr::Call(function, arguments) => {
+            let arguments: Vec<Expr> = arguments.iter().map(narrow_literals_cast).collect();
+            Expr::Call(function.clone(), all(&arguments))
+        }
     }
+}
+
+/// A literal of a type that C++ has no suffix for: it is spelled as one of a wider type.
+fn is_narrow_literal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Int(_, Type::I8 | Type::I16 | Type::U8 | Type::U16) | Expr::Float(_, Type::F16 | Type::Bf16))
 }
 
 fn represents(ty: Type, value: i128, own: Type) -> bool {
@@ -265,7 +273,7 @@ impl Speller<'_> {
             Expr::Float(value, ty @ (Type::F16 | Type::Bf16)) => {
                 format!("({}){}", element_name(*ty), literals::float(*value, *ty))
             }
-            argument => self.layout(&narrow_literals_cast(argument), None, indent + 4, indent + 4),
+            argument => self.layout(argument, None, indent + 4, indent + 4),
         });
         let spelled: Vec<String> = spelled.collect();
         if self.width == usize::MAX || arguments.is_empty() {
@@ -281,8 +289,7 @@ fn narrow_literals_cast(expr: &Expr) -> Expr {
     match expr {
         Expr::Conditional(c, a, b) => {
             let side = |x: &Expr| match x {
-                Expr::Int(_, ty @ (Type::I8 | Type::I16 | Type::U8 | Type::U16)) => x.clone().cast(*ty),
-                Expr::Float(_, ty @ (Type::F16 | Type::Bf16)) => x.clone().cast(*ty),
+                Expr::Int(_, ty) | Expr::Float(_, ty) if is_narrow_literal(x) => x.clone().cast(*ty),
                 x => narrow_literals_cast(x),
             };
             Expr::Conditional(c.clone(), Box::new(side(a)), Box::new(side(b)))

@@ -70,7 +70,13 @@ impl Scope {
             Expr::Unary(_, a) => Some(promoted(self.type_of(a)?)),
             Expr::Binary("==" | "!=" | "<" | "<=" | ">" | ">=" | "&&" | "||", ..) => Some(Type::Bool),
             Expr::Binary("<<" | ">>", a, _) => Some(promoted(self.type_of(a)?)),
-            Expr::Binary(_, a, b) | Expr::Conditional(_, a, b) => Some(common(self.type_of(a)?, self.type_of(b)?)),
+            // Of two narrow types alike, C++ makes no int; literals are ints.
+            Expr::Conditional(_, a, b) => {
+                let (left, right) = (self.type_of(a)?, self.type_of(b)?);
+                let literal = matches!(**a, Expr::Int(..)) || matches!(**b, Expr::Int(..));
+                Some(if left == right && !literal { left } else { common(left, right) })
+            }
+            Expr::Binary(_, a, b) => Some(common(self.type_of(a)?, self.type_of(b)?)),
             Expr::Cast(..) | Expr::Wide(..) | Expr::Call(..) => None,
         }
     }

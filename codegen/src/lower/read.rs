@@ -75,7 +75,8 @@ impl Lowering<'_> {
         let statement = &self.kernel.statements[statement];
         if let Some(flat) = self.flat.clone() {
             if super::map::is_identity(self.kernel, subscripts, &flat.variables) {
-                return self.inline_along(array, statement, flat);
+                let runs_along = super::group::is_flat(self.kernel, self.facts, statement.value, &statement.variables);
+                return if runs_along { self.inline_along(array, statement, flat) } else { self.inline_at(array, statement, flat) };
             }
         }
         let mut indices = Vec::new();
@@ -122,6 +123,27 @@ impl Lowering<'_> {
         self.flat = Some(Flat { variables: statement.variables.clone(), position });
         let value = self.value(statement.value);
         self.flat = Some(flat);
+        Ok(self.keep(array, key, value?))
+    }
+
+    /// The same where the value does not run along: its variables are told apart.
+    fn inline_at(&mut self, array: ArrayId, statement: &Statement, flat: Flat) -> Result<Expr, Error> {
+        let key = format!("{array:?} at {:?}", flat.position);
+        if let Some(value) = self.recall(&key) {
+            return Ok(value);
+        }
+        let saved: Vec<_> = statement.variables.iter().map(|v| (v.variable, self.variables.get(&v.variable).cloned())).collect();
+        let computed = std::mem::take(&mut self.computed);
+        self.flat = None;
+        self.decode(&statement.variables, flat.position.clone())?;
+        let value = self.value(statement.value);
+        (self.computed, self.flat) = (computed, Some(flat));
+        for (variable, before) in saved {
+            match before {
+                Some(index) => self.variables.insert(variable, index),
+                None => self.variables.remove(&variable),
+            };
+        }
         Ok(self.keep(array, key, value?))
     }
 
