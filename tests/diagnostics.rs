@@ -1,8 +1,8 @@
 //! Programs with mistakes, `tests/diagnostics/*.gk`: which problem is reported, and where.
 //!
-//! `//~ GK0103` marks the line of a problem, `//~^ GK0103` the line above, `//~v GK0103` the line below. All problems of a file must be marked, and nothing
-//! else. How a problem looks is one snapshot a code: that of the file `GKnnnn.gk`. Every code that the checker can report has
-//! such a file.
+//! `//~ GK0103` marks the line of a problem, `//~^ GK0103` the line above, `//~v GK0103` the line below. All problems of a
+//! file must be marked, and nothing else. Every code that the checker can report has a file `GKnnnn.gk`, whose first problem
+//! of that code is a snapshot; of the other files all problems are one. What a suggestion writes must mend its problem.
 
 mod common;
 
@@ -11,24 +11,23 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use common::{files, root};
-use gpukc::dsl::check::codes;
-use gpukc::dsl::diagnostic::{Code, render};
+use gpukc::dsl::diagnostic::codes::{self, Explanation};
+use gpukc::dsl::diagnostic::{Code, json, render};
 use gpukc::dsl::source::Source;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Codes without a file, and why.
 const WITHOUT_FILE: &[(u16, &str)] = &[
-    (90, "the parser refuses such nesting first, with GK0006"),
-    (91, "a fault of ours: no text shows it"),
-    (104, "the parser refuses reserved words first, with GK0003"),
-    (308, "the parser refuses malformed numbers first, with GK0004"),
+    (codes::LENGTH, "thousands of operators: see the tests of limits"),
+    (codes::TOO_LONG, "64 MiB: see the tests of limits"),
+    (codes::EXPANSION, "thousands of statements: see the tests of limits"),
+    (codes::INTERNAL, "a fault of ours: no text shows it"),
 ];
 
 fn main() -> ExitCode {
     let paths = files("tests/diagnostics", "gk");
     let named: BTreeSet<String> = paths.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
-    let of_code = |name: &str| name.strip_prefix("GK").is_some_and(|digits| digits.len() == 4 && digits.parse::<u16>().is_ok());
-    let expected: BTreeSet<String> = named.iter().filter(|name| of_code(name)).map(|name| format!("{name}.snap")).collect();
+    let expected: BTreeSet<String> = named.iter().map(|name| format!("{}.snap", snapshot(name))).collect();
     if std::env::var_os("GPUKC_LIST_STALE").is_some() {
         stale(&expected).iter().for_each(|file| println!("stale: {file}"));
         return ExitCode::SUCCESS;
@@ -37,10 +36,10 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for path in paths {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if of_code(&name) {
-            let (path, name) = (path.clone(), name.clone());
-            trials.push(Trial::test(format!("{name}.look"), move || look(&path, &name)));
-        }
+        let (looks, mends) = (path.clone(), path.clone());
+        let of = name.clone();
+        trials.push(Trial::test(format!("{name}.look"), move || look(&looks, &of)));
+        trials.push(Trial::test(format!("{name}.suggestions"), move || suggestions(&mends)));
         trials.push(Trial::test(name, move || marks(&path)));
     }
     trials.push(Trial::test("every code has a file", move || every_code(&named)));
@@ -90,24 +89,63 @@ fn marks(path: &Path) -> Result<(), Failed> {
     if faults.is_empty() { Ok(()) } else { Err((faults + "\n" + &render::human(&source, &checked.problems, false)).into()) }
 }
 
-/// How the first problem of the file's own code looks.
+fn is_code(name: &str) -> bool {
+    name.strip_prefix("GK").is_some_and(|digits| digits.len() == 4 && digits.parse::<u16>().is_ok())
+}
+
+/// The name of a file's snapshot.
+fn snapshot(name: &str) -> String {
+    if is_code(name) { name.to_owned() } else { format!("diagnostics-{name}") }
+}
+
+/// How the first problem of the file's own code looks; all problems of a file that is not named after a code.
 fn look(path: &Path, name: &str) -> Result<(), Failed> {
     let source = read(path);
-    let checked = gpukc::dsl::check(&source);
-    let problem = checked.problems.iter().find(|problem| problem.code.to_string() == name);
-    let problem = problem.ok_or_else(|| format!("{name} is not reported"))?;
+    let mut problems = gpukc::dsl::check(&source).problems;
+    if is_code(name) {
+        let first = problems.iter().position(|problem| problem.code.to_string() == name);
+        problems = vec![problems.swap_remove(first.ok_or_else(|| format!("{name} is not reported"))?)];
+    }
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path(root().join("tests").join("snapshots"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.set_input_file(path);
-    settings.bind(|| insta::assert_snapshot!(name, render::human(&source, std::slice::from_ref(problem), false)));
+    settings.bind(|| insta::assert_snapshot!(snapshot(name), render::human(&source, &problems, false)));
     Ok(())
+}
+
+/// Edits that can be made as they are do away with the problem that they are suggested for; and help says nothing twice.
+fn suggestions(path: &Path) -> Result<(), Failed> {
+    let source = read(path);
+    let mut faults = String::new();
+    for problem in gpukc::dsl::check(&source).problems {
+        let help = json::help(&source, &problem).unwrap_or_default();
+        let code: Vec<&str> = help.split('`').skip(1).step_by(2).filter(|code| code.len() > 5).collect();
+        if code.iter().enumerate().any(|(nth, code_)| code[..nth].contains(code_)) {
+            faults += &format!("{}: the help repeats itself: {help}\n", problem.message);
+        }
+        for suggestion in problem.suggestions.iter().filter(|each| each.edits.iter().all(|(_, text)| !text.contains('…'))) {
+            let (mut mended, mut at) = (String::new(), 0);
+            for (span, text) in &suggestion.edits {
+                mended += &source.text()[at..span.start as usize];
+                mended += text;
+                at = span.end as usize;
+            }
+            mended += &source.text()[at..];
+            let left = gpukc::dsl::check(&Source::new(source.name(), mended.as_str())).problems;
+            let same = left.iter().any(|other| other.message == problem.message && other.span().start == problem.span().start);
+            if same {
+                faults += &format!("{}: still so after: {}\n{mended}\n", problem.message, suggestion.text);
+            }
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.into()) }
 }
 
 fn every_code(named: &BTreeSet<String>) -> Result<(), Failed> {
     let mut missing = Vec::new();
-    for (code, title, _) in codes::TABLE {
+    for Explanation { code, title, .. } in codes::TABLE {
         let excused = WITHOUT_FILE.iter().any(|(other, _)| other == code);
         if !excused && !named.contains(&Code(*code).to_string()) {
             missing.push(format!("{} ({title})", Code(*code)));
@@ -119,5 +157,5 @@ fn every_code(named: &BTreeSet<String>) -> Result<(), Failed> {
 /// Snapshots of codes that no file has.
 fn stale(expected: &BTreeSet<String>) -> Vec<String> {
     let names = files("tests/snapshots", "snap").into_iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with("GK") && !expected.contains(name)).collect()
+    names.filter(|name| (name.starts_with("GK") || name.starts_with("diagnostics-")) && !expected.contains(name)).collect()
 }

@@ -14,7 +14,6 @@ const LONG: &[(&str, &str)] = &[
     ("cpu/src/run.rs", "to be split: calls, tasks, accumulations"),
     ("cpu/tests/semantics.rs", "a list of programs"),
     ("dsl/src/call.rs", "binding and its messages, with their tests"),
-    ("dsl/src/parser/recover.rs", "one function for each kind of slip"),
     ("dsl/tests/parse.rs", "a list of programs"),
 ];
 
@@ -145,7 +144,7 @@ fn every_code_is_explained() {
             for rest in text.split(call).skip(1) {
                 let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
                 let Ok(code) = digits.parse() else { continue };
-                if gpukc::dsl::check::codes::explain(code).is_none() {
+                if gpukc::dsl::diagnostic::codes::explain(code).is_none() {
                     faults.push(format!("{name}: GK{code:04} has no explanation"));
                 }
             }

@@ -130,8 +130,8 @@ pub fn run_on_cpu(program: &Program, kernel: &Kernel, inputs: &Inputs, source: &
 }
 
 /// Title and text of a diagnostic's code.
-pub fn explanation(number: u16) -> Option<(&'static str, &'static str)> {
-    gpukc_dsl::check::codes::explain(number)
+pub fn explanation(number: u16) -> Option<(&'static str, String)> {
+    gpukc_dsl::diagnostic::codes::explain(number).map(|code| (code.title, code.full_text()))
 }
 
 /// The plan's text form.

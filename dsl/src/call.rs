@@ -159,7 +159,9 @@ pub fn bind(kernel: &Kernel, arguments: &[CallArgument]) -> Result<Bindings, Cal
         if let ConditionReason::Extent(..) = condition.reason {
             continue;
         }
-        if evaluate(kernel, &bindings, condition.holds) == Some(Literal::Bool(true)) {
+        // Corners of a box stand for what is between only where nothing wraps.
+        let exact = matches!(condition.reason, ConditionReason::InRange(..));
+        if value_in(&kernel.exprs, &bindings, condition.holds, exact) == Some(Literal::Bool(true)) {
             continue;
         }
         return Err(failed(kernel, &bindings, condition));
@@ -238,7 +240,9 @@ fn failed(kernel: &Kernel, bindings: &Bindings, condition: &Condition) -> CallEr
             let name = &kernel.arrays[*array].name;
             let rank = kernel.arrays[*array].rank();
             let extent = bindings.extents[array.index()].get(*axis).copied().unwrap_or(0);
-            let value = integer(kernel, bindings, *index);
+            let Some(Literal::Int(value)) = value_in(&kernel.exprs, bindings, *index, true) else {
+                return error(format!("{{code}} leaves the 64-bit integers, extent {extent}"), name);
+            };
             let element: Vec<String> = (0..rank).map(|at| if at == *axis { value.to_string() } else { "_".to_string() }).collect();
             let on = if rank > 1 { format!(" on axis {axis}") } else { String::new() };
             let message = format!("{{code}} reads {name}[{}], extent {extent}{on}", element.join(", "));
@@ -354,9 +358,14 @@ impl Values for Bindings {
 
 /// [`evaluate`] for expressions outside of a kernel.
 pub fn evaluate_in(exprs: &Arena<Expr>, values: &impl Values, expr: ExprId) -> Option<Literal> {
+    value_in(exprs, values, expr, false)
+}
+
+/// The value of an expression; if `exact`, none where an integer leaves its type.
+fn value_in(exprs: &Arena<Expr>, values: &impl Values, expr: ExprId, exact: bool) -> Option<Literal> {
     let node = &exprs[expr];
     let ty = node.ty;
-    let value = |id: ExprId| evaluate_in(exprs, values, id);
+    let value = |id: ExprId| value_in(exprs, values, id, exact);
     Some(match &node.kind {
         ExprKind::Literal(value) => *value,
         ExprKind::Dim(dim) => Literal::Int(i128::from(values.dim(*dim)?)),
@@ -372,7 +381,14 @@ pub fn evaluate_in(exprs: &Arena<Expr>, values: &impl Values, expr: ExprId) -> O
             let a = value(*a)?;
             match (op, a) {
                 (BinaryOp::And, Literal::Bool(false)) | (BinaryOp::Or, Literal::Bool(true)) => a,
-                _ => binary(*op, ty, a, value(*b)?)?,
+                _ => {
+                    let b = value(*b)?;
+                    let result = binary(*op, ty, a, b)?;
+                    if exact && wraps(*op, a, b, result) {
+                        return None;
+                    }
+                    result
+                }
             }
         }
         ExprKind::Cast(a) => cast(ty, value(*a)?),
@@ -387,6 +403,18 @@ pub fn evaluate_in(exprs: &Arena<Expr>, values: &impl Values, expr: ExprId) -> O
         }
         _ => return None,
     })
+}
+
+/// Whether a sum, difference or product is not what it is among all integers.
+fn wraps(op: BinaryOp, a: Literal, b: Literal, result: Literal) -> bool {
+    let (Literal::Int(a), Literal::Int(b), Literal::Int(result)) = (a, b, result) else { return false };
+    let true_result = match op {
+        BinaryOp::Add => a.checked_add(b),
+        BinaryOp::Sub => a.checked_sub(b),
+        BinaryOp::Mul => a.checked_mul(b),
+        _ => return false,
+    };
+    true_result != Some(result)
 }
 
 /// An integer modulo the type's range.

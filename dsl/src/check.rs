@@ -3,10 +3,10 @@
 mod attributes;
 mod bounds;
 mod calls;
-pub mod codes;
 mod cover;
 mod define;
 mod expr;
+mod extents;
 mod functions;
 mod infer;
 mod inline;
@@ -20,6 +20,7 @@ mod order;
 mod ranges;
 mod reduce;
 mod statement;
+mod unknown;
 mod visit;
 pub(crate) mod walk;
 

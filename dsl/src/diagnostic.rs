@@ -1,6 +1,7 @@
 //! Problems in a program: what is wrong, where, and what to do. Messages are written beside the check that finds them;
 //! this file only carries them. `render.rs` alone knows how they are drawn.
 
+pub mod codes;
 pub mod json;
 pub mod render;
 
@@ -71,22 +72,23 @@ impl Diagnostic {
         Self::new(Severity::Warning, code, span, message, label)
     }
     fn new(severity: Severity, code: u16, span: Span, message: impl Into<String>, label: impl Into<String>) -> Self {
-        let labels = vec![Label { span, text: label.into() }];
-        Diagnostic { severity, code: Code(code), message: message.into(), labels, help: None, suggestions: Vec::new() }
+        let labels = vec![Label { span, text: abridged(label.into()) }];
+        let message = abridged(message.into());
+        Diagnostic { severity, code: Code(code), message, labels, help: None, suggestions: Vec::new() }
     }
     /// Adds a secondary label.
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(Label { span, text: text.into() });
+        self.labels.push(Label { span, text: abridged(text.into()) });
         self
     }
     /// Sets the help text.
     pub fn help(mut self, text: impl Into<String>) -> Self {
-        self.help = Some(text.into());
+        self.help = Some(abridged(text.into()));
         self
     }
     /// Adds a suggestion that replaces one span.
     pub fn suggest(mut self, text: impl Into<String>, span: Span, replacement: impl Into<String>) -> Self {
-        self.suggestions.push(Suggestion { text: text.into(), edits: vec![(span, replacement.into())] });
+        self.suggestions.push(Suggestion { text: abridged(text.into()), edits: vec![(span, replacement.into())] });
         self
     }
     /// Adds a suggestion of several edits.
@@ -97,5 +99,33 @@ impl Diagnostic {
     /// The primary span.
     pub fn span(&self) -> Span {
         self.labels.first().map_or(Span::default(), |label| label.span)
+    }
+}
+
+/// The most characters of a piece of program that a message quotes.
+const LONGEST_QUOTE: usize = 120;
+
+/// A text whose quotations, in backticks, are cut where they are very long: names may be of any length.
+fn abridged(text: String) -> String {
+    if text.len() <= LONGEST_QUOTE {
+        return text;
+    }
+    let cut = |(nth, piece): (usize, &str)| match piece.char_indices().nth(LONGEST_QUOTE) {
+        Some((end, _)) if nth % 2 == 1 => format!("{}…", &piece[..end]),
+        _ => piece.to_string(),
+    };
+    text.split('`').enumerate().map(cut).collect::<Vec<_>>().join("`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut() {
+        let name = "ä".repeat(LONGEST_QUOTE + 1);
+        let expected = format!("unknown name `{}…`, did you mean `b`?", "ä".repeat(LONGEST_QUOTE));
+        assert_eq!(abridged(format!("unknown name `{name}`, did you mean `b`?")), expected);
+        assert_eq!(abridged("x ".repeat(100)), "x ".repeat(100));
     }
 }

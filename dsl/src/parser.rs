@@ -4,16 +4,17 @@
 //! An item that follows the grammar is taken as a whole. One that does not is taken apart, header and statement by statement,
 //! so that every mistake is reported once, where it stands (`parser/recover.rs`).
 
-pub mod codes;
+mod expected;
 mod expr;
 mod item;
 mod limits;
 mod literal;
 mod recover;
 mod scan;
+mod slips;
 
 use crate::ast;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::source::{Source, Span};
 use crate::types::{Reducer, Type};
 pub(crate) use limits::NESTING;
@@ -42,7 +43,7 @@ pub fn parse(source: &Source) -> (ast::File, Vec<Diagnostic>) {
     let mut problems = Vec::new();
     if text.len() > LARGEST {
         let message = format!("this text is longer than {} MiB, which is a limit of the compiler", LARGEST >> 20);
-        return (ast::File::default(), vec![Diagnostic::error(13, Span::default(), message, "")]);
+        return (ast::File::default(), vec![Diagnostic::error(codes::TOO_LONG, Span::default(), message, "")]);
     }
     let mut scan = scan::scan(text, &mut problems);
     let mut file = ast::File::default();
@@ -176,8 +177,11 @@ impl Context<'_> {
     }
 }
 
-/// Words that are no names.
-fn is_reserved(word: &str) -> bool {
+/// The problem of a reserved word where a name should be.
+pub(crate) use recover::reserved;
+
+/// Whether a word can't be a name.
+pub(crate) fn is_reserved(word: &str) -> bool {
     const KEYWORDS: &str = " kernel fn const let mut in if else while for as where true false INF NAN PI ";
     is_type_or_reducer(word) || !word.is_empty() && KEYWORDS.split(' ').any(|keyword| keyword == word)
 }

@@ -5,9 +5,13 @@
 //! comparisons, `&&`, `||`, `!`. Whatever else occurs (reads, calls, narrow arithmetic) counts as an unknown value, equal to
 //! itself. Arithmetic on 64-bit scalars and data may wrap, so facts and goals that do it count only where both are bounded.
 
+mod contradiction;
 pub(crate) mod effort;
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod fuzz;
+mod integer;
 mod poly;
 mod progression;
 mod search;
@@ -66,7 +70,7 @@ pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: 
     });
     plain || {
         let inside = |mut solver: Solver| {
-            let risky = !solver.terms.term(index).risky.is_empty();
+            let risky = !solver.terms.term(index).risky.is_empty() || !solver.terms.wild.is_empty();
             (solver.proves_at_least(index, 0) && solver.proves_below(index, extent), risky)
         };
         let (proved, risky) = inside(solver(kernel, scope));
@@ -82,6 +86,19 @@ pub(crate) fn in_range(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: 
 /// Whether an extent is at least 0 at every call. Counts on the conditions and the parameters alone.
 pub(crate) fn not_negative(kernel: &Kernel, extent: ExprId) -> bool {
     Solver::new(kernel, false).proves_at_least(extent, 0)
+}
+
+/// Whether an extent is at most 0 at every call.
+pub(crate) fn always_empty(kernel: &Kernel, extent: ExprId) -> bool {
+    let mut solver = Solver::new(kernel, false);
+    let term = solver.terms.term(extent);
+    let positive = |poly: &poly::Poly| poly.as_constant().is_none() && poly.terms().all(|(_, coefficient)| coefficient >= 0);
+    !positive(&term.poly) && solver.proves(term.risky, poly::Poly::default().plus(&term.poly, -1))
+}
+
+/// Whether no call satisfies a kernel's conditions and gives its parameters extents that are not negative.
+pub(crate) fn never_called(kernel: &Kernel) -> bool {
+    Solver::new(kernel, false).impossible()
 }
 
 /// Whether two expressions over dims and scalars have the same value at every call.
@@ -135,15 +152,24 @@ pub(crate) fn at_most_one(kernel: &Kernel, ranged: &Ranged) -> bool {
     hi.plus(&lo, -1).and_then(|extent| extent.as_constant()).is_some_and(|extent| extent <= 1)
 }
 
-/// Whether an index rises (`true`) or falls with a variable, or does not depend on it (`true`): it is affine in it, and the
-/// factor has one sign at every call.
-pub(crate) fn rises(kernel: &Kernel, scope: &[Scope], index: ExprId, variable: VariableId) -> Option<bool> {
+/// How an index changes with a variable in which it is linear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slope {
+    /// It rises or stays.
+    Rises,
+    Falls,
+    /// It does the one or the other, as scalars and other variables decide.
+    Either,
+}
+
+/// The slope of an index in a variable; `None` where it is not linear in it.
+pub(crate) fn slope(kernel: &Kernel, scope: &[Scope], index: ExprId, variable: VariableId) -> Option<Slope> {
     let mut solver = solver(kernel, scope);
     let term = solver.terms.term(index);
     let atom = solver.terms.variable(variable);
     if !term.poly.mentions(atom) {
         // The variable may still hide in an atom, such as a quotient.
-        return (!crate::check::walk::mentions(kernel, index, variable)).then_some(true);
+        return (!crate::check::walk::mentions(kernel, index, variable)).then_some(Slope::Rises);
     }
     let hidden = term.poly.atoms().any(|other| solver.terms.is_compound(other));
     if hidden {
@@ -158,14 +184,15 @@ pub(crate) fn rises(kernel: &Kernel, scope: &[Scope], index: ExprId, variable: V
             _ => return None,
         }
     }
-    if factor.atoms().any(|other| !solver.terms.is_dim(other)) {
-        return None;
+    if factor.atoms().any(|other| !solver.terms.is_dim(other) && !solver.terms.is_scalar(other)) {
+        return Some(Slope::Either);
     }
+    // The call computes without wrapping, so nothing is at risk.
     if solver.proves(BTreeSet::new(), Some(factor.clone())) {
-        return Some(true);
+        return Some(Slope::Rises);
     }
     let falls = poly::Poly::default().plus(&factor, -1);
-    solver.proves(BTreeSet::new(), falls).then_some(false)
+    Some(if solver.proves(BTreeSet::new(), falls) { Slope::Falls } else { Slope::Either })
 }
 
 /// Whether a variable's value follows from a subscript: it is the variable plus a constant expression, or `p * s + r` with

@@ -60,6 +60,25 @@ impl Type {
     pub fn from_name(name: &str) -> Option<Type> {
         Type::ALL.into_iter().find(|t| t.name() == name)
     }
+    /// The type that is meant by a name of other languages and libraries.
+    pub fn from_foreign_name(name: &str) -> Option<Type> {
+        Some(match name {
+            "int" | "int32" | "int32_t" | "i32_t" => Type::I32,
+            "long" | "int64" | "int64_t" | "isize" | "integer" => Type::I64,
+            "short" | "int16" | "int16_t" => Type::I16,
+            "int8" | "int8_t" | "schar" => Type::I8,
+            "float" | "float32" | "single" => Type::F32,
+            "double" | "float64" => Type::F64,
+            "half" | "float16" | "fp16" => Type::F16,
+            "bfloat16" | "bfloat" => Type::Bf16,
+            "usize" | "uint64" | "uint64_t" | "ulong" | "size_t" => Type::U64,
+            "uint" | "uint32" | "uint32_t" | "unsigned" => Type::U32,
+            "ushort" | "uint16" | "uint16_t" => Type::U16,
+            "byte" | "uint8" | "uint8_t" | "char" | "uchar" => Type::U8,
+            "boolean" | "Bool" | "bool_" => Type::Bool,
+            _ => return None,
+        })
+    }
     /// Bytes of one element.
     pub fn size(self) -> usize {
         match self {

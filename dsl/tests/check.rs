@@ -1,7 +1,7 @@
 //! What the checker accepts and refuses, with codes and positions; and the program that it makes.
 
 use gpukc_dsl::check::{Checked, check};
-use gpukc_dsl::diagnostic::Severity;
+use gpukc_dsl::diagnostic::{Severity, json::json};
 use gpukc_dsl::program::{print, verify};
 use gpukc_dsl::source::Source;
 
@@ -27,7 +27,7 @@ fn refuses(text: &str, code: u16, at: (usize, usize), says: &str) {
     let [error] = errors[..] else { panic!("{text}\n{errors:?}") };
     let position = source.position(error.span().start as usize);
     assert_eq!((error.code.0, position.line, position.column), (code, at.0, at.1), "{text}\n{error:?}");
-    let all = format!("{} {}", error.message, error.help.as_deref().unwrap_or(""));
+    let all = json(&source, error);
     assert!(all.contains(says), "{all}");
 }
 
@@ -246,7 +246,7 @@ fn attributes_and_calls() {
     refuses("@block(0)\nkernel f(x: f32[n]) -> y: f32[n] { y[i] = x[i]; }", 502, (1, 1), "block");
     let g = "kernel g(x: f32[n]) -> z: f32[n] where n >= 5 { z[i] = x[i]; }\n";
     refuses(&format!("{g}kernel f(x: f64[n]) -> y: f64[n] {{ let p = g(x); y[i] = p[i]; }}"), 601, (2, 46), "f64");
-    refuses(&format!("{g}kernel f(x: f32[n]) -> y: f32[n] {{ let (p, q) = g(x); y[i] = p[i]; }}"), 602, (2, 41), "1 results");
+    refuses(&format!("{g}kernel f(x: f32[n]) -> y: f32[n] {{ let (p, q) = g(x); y[i] = p[i]; }}"), 602, (2, 41), "1 result,");
     refuses(&format!("{g}kernel f(x: f32[n]) -> y: f32[n] {{ y[i] = g(x); }}"), 604, (2, 43), "let p = g(…)");
     refuses(&format!("{g}kernel f(x: f32[3]) -> y: f32[3] {{ let p = g(x); y[i] = p[i]; }}"), 605, (2, 44), "3 >= 5");
 }

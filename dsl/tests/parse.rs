@@ -840,7 +840,7 @@ fn printed_for_programs() {
     assert_eq!(
         json(&source, &problem),
         concat!(
-            r#"{"severity": "error", "code": "GK0301", "message": "no `x`\n\u0001", "help": "cast it; like this: `(x) as f32`", "#,
+            r#"{"severity": "error", "code": "GK0301", "message": "no `x`\n\u0001", "help": "cast it; like this: `ä (x) as f32 y`", "#,
             r#""file": "a \"b\"\\.gk", "line": 2, "column": 3, "end_line": 2, "end_column": 4, "labels": ["#,
             r#"{"line": 2, "column": 3, "end_line": 2, "end_column": 4, "text": "here"}, "#,
             r#"{"line": 1, "column": 1, "end_line": 1, "end_column": 3, "text": "and\there"}]}"#

@@ -1,11 +1,10 @@
 //! `@name(arguments)` before a kernel or a statement.
 
-use super::codes;
 use super::literals::{self, Number};
 use super::lower::Lower;
 use super::names::nearest;
 use crate::ast::{self, ExprKind as Ast};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::Attributes;
 
 /// Attributes, and the one that the checker uses up itself.
@@ -78,13 +77,13 @@ impl Lower<'_> {
             "tile" => own.tile = self.tile(attribute),
             name => {
                 let message = format!("unknown attribute `@{name}`");
-                let mut problem = Diagnostic::error(codes::UNKNOWN_ATTRIBUTE, attribute.name.span, message, "unknown").help(
-                    "the attributes are @fast_math @deterministic @tf32 @exact @accumulate(f64) @block(n) @tile(i = n, …) @unroll(n)",
-                );
-                if let Some(guess) = nearest(name, NAMES.into_iter()) {
-                    problem = problem.suggest(format!("use `@{guess}`"), attribute.name.span, guess);
-                }
-                self.report(problem);
+                let problem = Diagnostic::error(codes::UNKNOWN_ATTRIBUTE, attribute.name.span, message, "unknown");
+                self.report(match nearest(name, NAMES.into_iter()) {
+                    Some(guess) => problem.suggest(format!("did you mean `@{guess}`?"), attribute.name.span, guess),
+                    None => problem.help(
+                        "the attributes are @fast_math @deterministic @tf32 @exact @accumulate(f64) @block(n) @tile(i = n, …) @unroll(n)",
+                    ),
+                });
             }
         }
     }

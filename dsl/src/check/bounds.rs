@@ -1,10 +1,9 @@
 //! Subscripts: proved in range, refuted, or checked at the call or where they are evaluated.
 
-use super::codes;
 use super::walk;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::*;
-use crate::prover::{self, Counterexample, Scope};
+use crate::prover::{self, Counterexample, Scope, Slope};
 use crate::source::{Source, Span};
 use crate::types::BinaryOp;
 
@@ -17,11 +16,14 @@ pub(crate) struct AtCall {
     pub(crate) extent: ExprId,
     pub(crate) span: Span,
     pub(crate) ranges: Vec<Ranged>,
-    /// Whether the index rises with each variable.
-    pub(crate) rising: Vec<bool>,
+    /// How the index changes with each variable.
+    pub(crate) slopes: Vec<Slope>,
 }
 
-/// A subscript without a rule, and where it stands.
+/// At most so many variables may have a slope that is not known: each doubles the corners to be checked.
+const MOST_EITHER: usize = 3;
+
+/// A subscript that may leave its array, and where it stands.
 struct Site {
     /// The read that it belongs to, or the statement's left side.
     read: Option<ExprId>,
@@ -29,6 +31,8 @@ struct Site {
     axis: usize,
     index: ExprId,
     scope: Vec<Scope>,
+    /// Whether a boundary rule leads back into the array, if it has elements.
+    rule: bool,
 }
 
 /// Decides the subscripts of a statement. Gives what is to be checked at the call.
@@ -37,6 +41,10 @@ pub(crate) fn check(kernel: &mut Kernel, source: &Source, statement: usize, prob
     let mut decided: Vec<(Option<ExprId>, usize, Bounds)> = Vec::new();
     for site in sites(kernel, statement) {
         let extent = kernel.arrays[site.array].shape[site.axis];
+        if site.rule {
+            problems.extend(empty(kernel, source, &site, extent));
+            continue;
+        }
         let bounds = decide(kernel, source, &site, extent, &mut asked, problems);
         decided.push((site.read, site.axis, bounds));
     }
@@ -53,6 +61,21 @@ pub(crate) fn check(kernel: &mut Kernel, source: &Source, statement: usize, prob
         }
     }
     asked
+}
+
+/// A boundary rule has nothing to lead to where an array has no elements at any call.
+fn empty(kernel: &Kernel, source: &Source, site: &Site, extent: ExprId) -> Option<Diagnostic> {
+    if !prover::always_empty(kernel, extent) {
+        return None;
+    }
+    let found = prover::counterexample(kernel, &site.scope, site.index, Some(extent))?;
+    let name = &kernel.arrays[site.array].name;
+    let span = kernel.exprs[site.index].span;
+    let when = when(kernel, &telling(kernel, site, &found));
+    let message = format!("`{name}[{}]` reads the empty array `{name}`{when}", source.slice(span));
+    let extent = print::expr(kernel, extent);
+    let label = format!("no element in an extent of {extent}");
+    Some(Diagnostic::error(codes::OUT_OF_RANGE, span, message, label).help("a boundary rule leads to an element of the array"))
 }
 
 fn decide(
@@ -104,7 +127,8 @@ fn decide(
     Bounds::Checked
 }
 
-/// Whether the call can check a subscript exactly: affine in variables that range over a box, no guards.
+/// Whether the call can check a subscript exactly: linear in each of some variables that range over a box, no guards. Then
+/// it is least and greatest at corners of the box.
 fn at_call(kernel: &Kernel, site: &Site, extent: ExprId) -> Option<AtCall> {
     let mut ranges = Vec::new();
     for entry in &site.scope {
@@ -117,10 +141,11 @@ fn at_call(kernel: &Kernel, site: &Site, extent: ExprId) -> Option<AtCall> {
     if walk::any(kernel, site.index, |kind| matches!(kind, ExprKind::Read { .. } | ExprKind::Reduce(_) | ExprKind::Call(..))) {
         return None;
     }
-    let rising =
-        ranges.iter().map(|ranged| prover::rises(kernel, &site.scope, site.index, ranged.variable)).collect::<Option<Vec<_>>>()?;
+    let slope = |ranged: &Ranged| prover::slope(kernel, &site.scope, site.index, ranged.variable);
+    let slopes = ranges.iter().map(slope).collect::<Option<Vec<_>>>()?;
+    let either = slopes.iter().filter(|&&slope| slope == Slope::Either).count();
     let span = kernel.exprs[site.index].span;
-    Some(AtCall { array: site.array, axis: site.axis, index: site.index, extent, span, ranges, rising })
+    (either <= MOST_EITHER).then_some(AtCall { array: site.array, axis: site.axis, index: site.index, extent, span, ranges, slopes })
 }
 
 /// Collects the subscripts that are to be decided.
@@ -132,7 +157,7 @@ fn sites(kernel: &Kernel, statement: usize) -> Vec<Site> {
     for (axis, subscript) in subscripts.iter().enumerate() {
         if *kind != StatementKind::Define {
             if subscript.bounds == Bounds::Checked {
-                sites.push(Site { read: None, array: *array, axis, index: subscript.index, scope: scope.clone() });
+                sites.push(Site { read: None, array: *array, axis, index: subscript.index, scope: scope.clone(), rule: false });
             }
             work.push((subscript.index, scope.clone()));
         }
@@ -142,8 +167,9 @@ fn sites(kernel: &Kernel, statement: usize) -> Vec<Site> {
         match &kernel.exprs[id].kind {
             ExprKind::Read { array, subscripts } => {
                 for (axis, subscript) in subscripts.iter().enumerate() {
-                    if subscript.bounds == Bounds::Checked {
-                        sites.push(Site { read: Some(id), array: *array, axis, index: subscript.index, scope: scope.clone() });
+                    let rule = matches!(subscript.bounds, Bounds::Clamp | Bounds::Wrap | Bounds::Mirror | Bounds::Symmetric);
+                    if rule || subscript.bounds == Bounds::Checked {
+                        sites.push(Site { read: Some(id), array: *array, axis, index: subscript.index, scope: scope.clone(), rule });
                     }
                     work.push((subscript.index, scope.clone()));
                 }
@@ -179,13 +205,35 @@ fn sites(kernel: &Kernel, statement: usize) -> Vec<Site> {
     sites
 }
 
-/// `when m = 3, n = 4`
+/// ` when m = 3, n = 4`; nothing where it is always so.
 pub(crate) fn when(kernel: &Kernel, found: &Counterexample) -> String {
     let dims = found.dims.iter().map(|(dim, value)| format!("{} = {value}", kernel.dims[*dim].name));
     let variables = found.variables.iter().map(|(variable, value)| format!("{} = {value}", kernel.variables[*variable].name));
     let scalars = found.scalars.iter().map(|(scalar, value)| format!("{} = {value}", kernel.scalars[*scalar].name));
     let all: Vec<String> = dims.chain(scalars).chain(variables).collect();
-    if all.is_empty() { "always".to_string() } else { format!("when {}", all.join(", ")) }
+    if all.is_empty() { String::new() } else { format!(" when {}", all.join(", ")) }
+}
+
+/// What of a counterexample says something: below 0 the extents do not matter, and only variables count that the subscript
+/// or a guard mentions.
+fn telling(kernel: &Kernel, site: &Site, found: &Counterexample) -> Counterexample {
+    let mut shown = found.clone();
+    let guards = || site.scope.iter().filter_map(|entry| if let Scope::Guard(condition, _) = entry { Some(*condition) } else { None });
+    if found.value < 0 {
+        let mentions = |dim: DimId| {
+            let mut roots = guards().chain([site.index]);
+            roots.any(|root| walk::any(kernel, root, |kind| *kind == ExprKind::Dim(dim)))
+        };
+        shown.dims.retain(|dim, _| mentions(*dim));
+        shown.scalars.clear();
+    }
+    let in_index = |variable: VariableId| walk::mentions(kernel, site.index, variable);
+    let in_guard = |variable: VariableId| guards().any(|root| walk::mentions(kernel, root, variable));
+    match shown.variables.iter().any(|(variable, _)| in_index(*variable)) {
+        true => shown.variables.retain(|(variable, _)| in_index(*variable)),
+        false => shown.variables.retain(|(variable, _)| in_guard(*variable)),
+    }
+    shown
 }
 
 fn refuted(kernel: &Kernel, source: &Source, site: &Site, found: &Counterexample) -> Diagnostic {
@@ -196,35 +244,26 @@ fn refuted(kernel: &Kernel, source: &Source, site: &Site, found: &Counterexample
         let all: Vec<&str> = (0..array.rank()).map(|axis| if axis == site.axis { value } else { "…" }).collect();
         format!("{}[{}]", array.name, all.join(", "))
     };
-    // Below 0 the extents do not matter, as long as there is an element to compute.
-    let mut shown = found.clone();
-    if found.value < 0 {
-        shown.dims.retain(|dim, _| walk::any(kernel, site.index, |kind| *kind == ExprKind::Dim(*dim)));
-        shown.scalars.clear();
-    }
-    let mentioned = |variable: VariableId| walk::mentions(kernel, site.index, variable);
-    if shown.variables.iter().any(|(variable, _)| mentioned(*variable)) {
-        shown.variables.retain(|(variable, _)| mentioned(*variable));
-    }
     let does = if site.read.is_some() { "reads" } else { "accumulates into" };
-    let message = format!("`{}` {does} {} {}", element(index), element(&found.value.to_string()), when(kernel, &shown));
+    let when = when(kernel, &telling(kernel, site, found));
+    let message = format!("`{}` {does} {}{when}", element(index), element(&found.value.to_string()));
     let label = if found.value < 0 { "may be negative".to_string() } else { format!("beyond the extent, {}", found.extent) };
-    let help = if site.read.is_some() {
-        format!(
-            "say what to read there, with a boundary rule: `{}` (or wrap, mirror, symmetric, a value); or rule it out by `if` or `where`",
-            element(&format!("{index} | clamp"))
-        )
-    } else {
-        format!("leave out what falls outside: `{}`; or rule it out with `where`", element(&format!("{index} | drop")))
-    };
     if found.extent == 0 {
         let extent = print::expr(kernel, array.shape[site.axis]);
         let help = format!("there is nothing to read; rule it out with `where {extent} >= 1`");
         return Diagnostic::error(codes::OUT_OF_RANGE, span, message, "the array is empty").help(help);
     }
-    let rule = if site.read.is_some() { "clamp" } else { "drop" };
+    let problem = Diagnostic::error(codes::OUT_OF_RANGE, span, message, label);
+    if let (ExprKind::Literal(Literal::Int(back @ ..=-1)), true) = (&kernel.exprs[site.index].kind, site.read.is_some()) {
+        let extent = print::expr(kernel, array.shape[site.axis]);
+        return problem.suggest("negative indices do not count from the end", span, format!("{extent} - {}", -back));
+    }
     let end = Span { start: span.end, end: span.end };
-    Diagnostic::error(codes::OUT_OF_RANGE, span, message, label)
-        .help(help)
-        .suggest_edits(format!("add `| {rule}`"), vec![(end, format!(" | {rule}"))])
+    if site.read.is_none() {
+        let problem = problem.help("or rule it out with `where`");
+        return problem.suggest("leave out what falls outside", end, " | drop");
+    }
+    problem
+        .help("say what to read there with a boundary rule (clamp, wrap, mirror, symmetric or a value), or rule it out by `if` or `where`")
+        .suggest("for example", end, " | clamp")
 }

@@ -1,11 +1,9 @@
 //! Calls of built-in functions and of the file's own.
 
-use super::codes;
 use super::infer::{Kind, Ty};
 use super::lower::{Lower, Place};
-use super::names::nearest;
 use crate::ast;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{ExprId, ExprKind};
 use crate::source::Span;
 use crate::types::{Builtin, Type};
@@ -59,47 +57,21 @@ impl<'c> Lower<'c> {
         match Builtin::from_name(&function.text).filter(|builtin| self.items.library || !builtin.is_internal()) {
             Some(builtin) => self.call_builtin(builtin, arguments, span),
             None => {
-                self.unknown_function(function);
+                self.unknown_function(function, arguments, span);
                 self.poison(span)
             }
         }
-    }
-
-    fn unknown_function(&mut self, function: &ast::Name) {
-        let name = &function.text;
-        if self.items.kernel_names.contains_key(name) {
-            let message = format!("the kernel `{name}` is called inside an expression");
-            let problem = Diagnostic::error(codes::KERNEL_IN_EXPRESSION, function.span, message, "a kernel");
-            self.report(problem.help(format!("give its result a name first: `let p = {name}(…);`")));
-            return;
-        }
-        let builtins = Builtin::ALL.iter().filter(|builtin| !builtin.is_internal()).map(|builtin| builtin.name());
-        let known = match name.as_str() {
-            "ln" => Some("log"),
-            "fabs" => Some("abs"),
-            "fma" => Some("mul_add"),
-            "power" => Some("pow"),
-            "popcount" => Some("count_ones"),
-            "maximum" | "fmax" => Some("max"),
-            "minimum" | "fmin" => Some("min"),
-            _ => nearest(name, builtins.chain(self.items.function_names.keys().map(String::as_str))),
-        };
-        let known = known.map(str::to_string);
-        let mut problem =
-            Diagnostic::error(codes::UNKNOWN_FUNCTION, function.span, format!("unknown function `{name}`"), "not defined");
-        if let Some(known) = known {
-            problem = problem.help(format!("did you mean `{known}`?")).suggest(format!("use `{known}`"), function.span, known);
-        } else if self.names.find(name).is_some() {
-            problem = problem.help(format!("`{name}` is an array or a value; elements are read with `{name}[…]`"));
-        }
-        self.report(problem);
     }
 
     fn count_arguments(&mut self, name: &str, wanted: usize, given: usize, span: Span) -> bool {
         if wanted != given {
             let plural = if wanted == 1 { "" } else { "s" };
             let message = format!("`{name}` takes {wanted} argument{plural}, and this gives {given}");
-            self.report(Diagnostic::error(codes::ARGUMENT_COUNT, span, message, format!("{given} given")));
+            let mut problem = Diagnostic::error(codes::ARGUMENT_COUNT, span, message, format!("{given} given"));
+            if given == 1 && matches!(name, "min" | "max") {
+                problem = problem.help(format!("the {name} of many values is a reduction: `{name}[i] x[i]`"));
+            }
+            self.report(problem);
         }
         wanted == given
     }
@@ -128,9 +100,12 @@ impl<'c> Lower<'c> {
     }
 
     fn call_builtin(&mut self, builtin: Builtin, arguments: &[ast::Expr], span: Span) -> ExprId {
-        let ids: Vec<ExprId> = arguments.iter().map(|argument| self.expr(argument)).collect();
         let class = class(builtin);
-        if !self.count_arguments(builtin.name(), class.count(), ids.len(), span) || ids.iter().any(|&id| self.ty(id) == Ty::Poison) {
+        if !self.count_arguments(builtin.name(), class.count(), arguments.len(), span) {
+            return self.poison(span);
+        }
+        let ids: Vec<ExprId> = arguments.iter().map(|argument| self.expr(argument)).collect();
+        if ids.iter().any(|&id| self.ty(id) == Ty::Poison) {
             return self.poison(span);
         }
         let keeps = matches!(class, Class::Choice(_) | Class::Bits);
@@ -210,7 +185,7 @@ impl<'c> Lower<'c> {
             if ty.is_integer() {
                 let cast = self.cast_text(self.span(first), Type::F32);
                 let plain = cast.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(&cast);
-                problem = problem.help(format!("cast it: `{builtin}({plain})`"));
+                problem = problem.suggest("cast it", self.span(first), plain);
             }
         }
         self.report(problem);

@@ -1,20 +1,19 @@
 //! Whether the definitions of an array define every element exactly once.
 //!
-//! On each axis a left side runs through an arithmetic progression. Axis by axis, the statements that run through the same
-//! progression form a class, and the classes must divide the axis: one that fills it, segments that follow one another, or
-//! one per residue of a common literal stride. What that does not decide is tried on small extents, for the message.
+//! On each axis a left side runs through an arithmetic progression. Axis by axis, in any order, the statements that run
+//! through the same progression form a class, and the classes must divide the axis: one that fills it, segments that follow
+//! one another, or one per residue of a common literal stride. What that does not decide is tried on small extents, for the
+//! message.
 
 use super::bounds;
-use super::codes;
 use super::walk;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::*;
 use crate::prover::{self, Progression};
-use crate::source::Source;
 use std::collections::HashMap;
 
 /// Nothing if the statements define each element once; else what is wrong.
-pub(crate) fn check(kernel: &Kernel, source: &Source, array: ArrayId, statements: &[usize]) -> Option<Diagnostic> {
+pub(crate) fn check(kernel: &Kernel, array: ArrayId, statements: &[usize]) -> Option<Diagnostic> {
     let defines: Vec<&Statement> =
         statements.iter().map(|&index| &kernel.statements[index]).filter(|s| s.kind == StatementKind::Define).collect();
     if defines.is_empty() {
@@ -34,9 +33,10 @@ pub(crate) fn check(kernel: &Kernel, source: &Source, array: ArrayId, statements
         .filter(|_| defines.iter().all(|statement| axes_are_independent(kernel, statement)))
         .is_some_and(|progressions| {
             let all: Vec<usize> = (0..defines.len()).collect();
-            divides(&mut solver, &kernel.arrays[array].shape, &progressions, &all, 0)
+            let axes: Vec<usize> = (0..rank).collect();
+            divides(&mut solver, &kernel.arrays[array].shape, &progressions, &all, &axes)
         });
-    if proved { None } else { Some(problem(kernel, source, array, &defines)) }
+    if proved { None } else { Some(problem(kernel, array, &defines)) }
 }
 
 /// Whether no variable stands on two axes, and every variable stands on one.
@@ -46,33 +46,39 @@ fn axes_are_independent(kernel: &Kernel, statement: &Statement) -> bool {
     })
 }
 
-/// Whether statements divide the elements from `axis` on.
+/// Whether statements divide the elements along some axes.
 fn divides(
     solver: &mut prover::Solver,
     shape: &[ExprId],
     progressions: &[Vec<Progression>],
     statements: &[usize],
-    axis: usize,
+    axes: &[usize],
 ) -> bool {
-    let Some(&extent) = shape.get(axis) else { return statements.len() == 1 };
-    let mut classes: Vec<(&Progression, Vec<usize>)> = Vec::new();
-    for &statement in statements {
-        let own = &progressions[statement][axis];
-        match classes.iter_mut().find(|(progression, _)| *progression == own) {
-            Some((_, members)) => members.push(statement),
-            None => classes.push((own, vec![statement])),
-        }
+    if axes.is_empty() {
+        return statements.len() == 1;
     }
-    let parts: Vec<&Progression> = classes.iter().map(|(progression, _)| *progression).collect();
-    prover::partition(solver, &parts, extent)
-        && classes.iter().all(|(_, members)| divides(solver, shape, progressions, members, axis + 1))
+    // Whichever axis the statements divide is as good as any other to begin with.
+    axes.iter().find_map(|&axis| {
+        let mut classes: Vec<(&Progression, Vec<usize>)> = Vec::new();
+        for &statement in statements {
+            let own = &progressions[statement][axis];
+            match classes.iter_mut().find(|(progression, _)| *progression == own) {
+                Some((_, members)) => members.push(statement),
+                None => classes.push((own, vec![statement])),
+            }
+        }
+        let parts: Vec<&Progression> = classes.iter().map(|(progression, _)| *progression).collect();
+        let others: Vec<usize> = axes.iter().copied().filter(|&other| other != axis).collect();
+        let divided = prover::partition(solver, &parts, shape[axis]);
+        divided.then(|| classes.iter().all(|(_, members)| divides(solver, shape, progressions, members, &others)))
+    }) == Some(true)
 }
 
 fn twice(kernel: &Kernel, array: ArrayId, first: &Statement, second: &Statement, element: Option<(&[i128], String)>) -> Diagnostic {
     let name = &kernel.arrays[array].name;
     let message = match element {
         None => format!("`{name}` is defined twice"),
-        Some((index, when)) => format!("`{}` is defined twice {when}", shown(name, index)),
+        Some((index, when)) => format!("`{}` is defined twice{when}", shown(name, index)),
     };
     let problem = Diagnostic::error(codes::DEFINED_TWICE, second.span, message, "again");
     let problem = if first.span == second.span { problem } else { problem.label(first.span, "first here") };
@@ -85,14 +91,14 @@ fn shown(name: &str, index: &[i128]) -> String {
 }
 
 /// What is wrong, by trying small extents.
-fn problem(kernel: &Kernel, source: &Source, array: ArrayId, defines: &[&Statement]) -> Diagnostic {
+fn problem(kernel: &Kernel, array: ArrayId, defines: &[&Statement]) -> Diagnostic {
     let name = &kernel.arrays[array].name;
     match try_small(kernel, array, defines) {
         Some(Found::Twice { first, second, index, when }) => {
             twice(kernel, array, defines[first], defines[second], Some((&index, when)))
         }
         Some(Found::Missing { index, when }) => {
-            let message = format!("nothing defines `{}` {when}", shown(name, &index));
+            let message = format!("nothing defines `{}`{when}", shown(name, &index));
             let last = defines.last().map_or(kernel.span, |statement| statement.span);
             let mut problem = Diagnostic::error(codes::NOT_COVERED, last, message, "does not define all elements");
             for statement in defines.iter().rev().skip(1) {
@@ -103,20 +109,37 @@ fn problem(kernel: &Kernel, source: &Source, array: ArrayId, defines: &[&Stateme
         Some(Found::Outside { statement, axis, index, when }) => {
             let statement = defines[statement];
             let span = statement.subscripts.get(axis).map_or(statement.span, |subscript| kernel.exprs[subscript.index].span);
-            let message = format!("this defines `{}` {when}, which is no element", shown(name, &index));
+            let message = format!("this defines `{}`{when}, which is no element", shown(name, &index));
             Diagnostic::error(codes::OUT_OF_RANGE, span, message, "outside of the array").help("rule it out with `where`")
         }
-        None => {
-            let last = defines.last().map_or(kernel.span, |statement| statement.span);
-            let message = format!("it can't be told whether every element of `{name}` is defined exactly once");
-            let left: Vec<&str> = defines.iter().map(|statement| source.slice(statement.span)).collect();
-            let _ = left;
-            Diagnostic::error(codes::NOT_COVERED, last, message, "not decided").help(
-                "understood are whole axes, segments that follow one another, and residues of a literal stride, such as \
-                 `y[2 * i]` and `y[2 * i + 1]`",
-            )
-        }
+        None => undecided(kernel, name, defines),
     }
+}
+
+/// Neither proved nor refuted: a subscript is not affine, or the parts do not fit together in a way that is understood.
+fn undecided(kernel: &Kernel, name: &str, defines: &[&Statement]) -> Diagnostic {
+    if let Some(span) = not_affine(kernel, defines) {
+        let message = format!("which elements of `{name}` this defines is not decided: it is not affine");
+        let problem = Diagnostic::error(codes::NOT_AFFINE, span, message, "not affine");
+        return problem.help("a left side holds index variables, literals and sums of multiples of them; reads may hold anything");
+    }
+    let last = defines.last().map_or(kernel.span, |statement| statement.span);
+    let message = format!("it can't be told whether every element of `{name}` is defined exactly once");
+    Diagnostic::error(codes::NOT_COVERED, last, message, "not decided").help(
+        "understood are whole axes, segments that follow one another, and residues of a literal stride, such as \
+         `y[2 * i]` and `y[2 * i + 1]`",
+    )
+}
+
+/// A subscript that is no sum of multiples of variables.
+fn not_affine(kernel: &Kernel, defines: &[&Statement]) -> Option<crate::source::Span> {
+    let mut solver = prover::solver(kernel, &[]);
+    let mut subscripts = defines.iter().flat_map(|statement| statement.subscripts.iter().map(move |subscript| (statement, subscript)));
+    let (_, subscript) = subscripts.find(|(statement, subscript)| {
+        statement.variables.iter().any(|ranged| walk::mentions(kernel, subscript.index, ranged.variable))
+            && prover::progression(&mut solver, &statement.variables, subscript.index).is_none()
+    })?;
+    Some(kernel.exprs[subscript.index].span)
 }
 
 enum Found {

@@ -1,12 +1,11 @@
 //! What has been defined: reads come after definitions, results are defined, extents are not negative.
 
-use super::codes;
 use super::infer::Ty;
 use super::lower::Lower;
 use super::{bounds, cover, order, walk};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::*;
-use crate::prover;
+use crate::prover::{self, effort};
 use crate::source::Span;
 use crate::types::{BinaryOp, Type};
 
@@ -51,7 +50,7 @@ impl Lower<'_> {
             };
             let mut problem = Diagnostic::error(codes::READ_TOO_EARLY, span, message, label);
             problem = if self.current == Some(array) {
-                problem.help("definitions refer only to what stands above; a running sum is `sum[j in 0..=i] x[j]`")
+                problem.help("a running sum is `sum[j in 0..=i] x[j]`; to accumulate into elements write `+=`, `max=` and so on")
             } else {
                 problem.help("define it above")
             };
@@ -70,14 +69,17 @@ impl Lower<'_> {
         let index = self.kernel.statements.len();
         self.defined[statement.array.index()].statements.push(index);
         self.kernel.statements.push(statement);
+        if self.header_failed {
+            return; // its extents and conditions decide nothing
+        }
         order::classify(&mut self.kernel, index);
-        let asked = bounds::check(&mut self.kernel, self.source, index, &mut self.problems);
+        let asked = effort::on_subscripts(|| bounds::check(&mut self.kernel, self.source, index, &mut self.problems));
         for at_call in asked {
             self.ask_at_call(at_call);
         }
     }
 
-    fn expr_bool(&mut self, op: BinaryOp, a: ExprId, b: ExprId, span: Span) -> ExprId {
+    pub(crate) fn expr_bool(&mut self, op: BinaryOp, a: ExprId, b: ExprId, span: Span) -> ExprId {
         self.push(ExprKind::Binary(op, a, b), Ty::Known(Type::Bool), span)
     }
 
@@ -94,8 +96,8 @@ impl Lower<'_> {
             .into_iter()
             .map(|(lo, hi)| self.expr_bool(BinaryOp::Le, hi, lo, span))
             .collect();
-        let ends = [false, true].map(|high| self.extreme(&asked, high));
-        for value in ends {
+        for corner in corners(&asked.slopes) {
+            let value = self.at_corner(&asked, &corner);
             let zero = self.int(0, span);
             let above = self.expr_bool(BinaryOp::Le, zero, value, span);
             let below = self.expr_bool(BinaryOp::Lt, value, asked.extent, span);
@@ -105,9 +107,6 @@ impl Lower<'_> {
             }
             let reason = ConditionReason::InRange(asked.array, asked.axis, value);
             self.kernel.conditions.push(Condition { holds, span, reason });
-            if ends[0] == ends[1] {
-                break;
-            }
         }
         self.settle();
     }
@@ -120,12 +119,12 @@ impl Lower<'_> {
         matches!((literal(ranged.lo), literal(ranged.hi)), (Some(lo), Some(hi)) if lo < hi)
     }
 
-    /// The index with each variable at the end of its range that makes it lowest or highest.
-    fn extreme(&mut self, asked: &bounds::AtCall, high: bool) -> ExprId {
+    /// The index with each variable at the last (`true`) or first value of its range.
+    fn at_corner(&mut self, asked: &bounds::AtCall, corner: &[bool]) -> ExprId {
         let span = asked.span;
         let mut ends = std::collections::HashMap::new();
-        for (ranged, rising) in asked.ranges.iter().zip(&asked.rising) {
-            let value = if *rising == high {
+        for (ranged, last) in asked.ranges.iter().zip(corner) {
+            let value = if *last {
                 let one = self.int(1, span);
                 self.push(ExprKind::Binary(BinaryOp::Sub, ranged.hi, one), Ty::Known(Type::I64), span)
             } else {
@@ -153,41 +152,6 @@ impl Lower<'_> {
         copies.get(&asked.index).copied().unwrap_or(asked.index)
     }
 
-    /// Results' dims: proved not to be negative, refuted, or checked at the call.
-    pub(crate) fn check_extents(&mut self) {
-        for array in self.kernel.results.clone() {
-            for (axis, extent) in self.kernel.arrays[array].shape.clone().into_iter().enumerate() {
-                if prover::not_negative(&self.kernel, extent) {
-                    continue;
-                }
-                if let Some(found) = prover::counterexample(&self.kernel, &[], extent, None) {
-                    self.negative_extent(array, extent, &found);
-                    continue;
-                }
-                let span = self.span(extent);
-                let zero = self.int(0, span);
-                let holds = self.expr_bool(BinaryOp::Ge, extent, zero, span);
-                let reason = ConditionReason::NotNegative(array, axis, extent);
-                self.kernel.conditions.push(Condition { holds, span, reason });
-            }
-        }
-        self.settle();
-    }
-
-    fn negative_extent(&mut self, array: ArrayId, extent: ExprId, found: &prover::Counterexample) {
-        let name = &self.kernel.arrays[array].name;
-        let span = self.span(extent);
-        let text = print::expr(&self.kernel, extent);
-        let when = bounds::when(&self.kernel, found);
-        let message = format!("the extent `{text}` of `{name}` is {} {when}", found.value);
-        let help = match extent_condition(&self.kernel, extent) {
-            Some(condition) => format!("rule it out with `where {condition}`"),
-            None => format!("rule it out with `where {text} >= 0`"),
-        };
-        self.report(Diagnostic::error(codes::NEGATIVE_EXTENT, span, message, "may be negative").help(help));
-        self.defined[array.index()].broken = true;
-    }
-
     /// Every result is defined, and completely.
     pub(crate) fn check_results(&mut self) {
         for array in self.kernel.results.clone() {
@@ -198,11 +162,7 @@ impl Lower<'_> {
             if !defined {
                 let (name, span) = (self.kernel.arrays[array].name.clone(), self.kernel.arrays[array].span);
                 let message = format!("nothing defines the result `{name}`");
-                let rank = self.kernel.arrays[array].rank();
-                let left = match rank {
-                    0 => name.clone(),
-                    _ => format!("{name}[{}]", ["i", "j", "k", "l", "o", "p", "q", "r"][..rank.min(8)].join(", ")),
-                };
+                let left = super::kernel::left_side(&name, self.kernel.arrays[array].rank());
                 self.report(
                     Diagnostic::error(codes::NOT_DEFINED, span, message, "never defined")
                         .help(format!("add a statement: `{left} = …;`")),
@@ -216,7 +176,7 @@ impl Lower<'_> {
     /// Whether the statements of an array define every element exactly once; reports what is missing or twice.
     fn covered(&mut self, array: ArrayId) -> bool {
         let statements = self.defined[array.index()].statements.clone();
-        match cover::check(&self.kernel, self.source, array, &statements) {
+        match cover::check(&self.kernel, array, &statements) {
             None => true,
             Some(problem) => {
                 self.report(problem);
@@ -247,8 +207,25 @@ impl Lower<'_> {
     }
 }
 
-/// `n >= 1` for the extent `n - 1`.
-fn extent_condition(kernel: &Kernel, extent: ExprId) -> Option<String> {
-    let ExprKind::Binary(BinaryOp::Sub, a, b) = kernel.exprs[extent].kind else { return None };
-    Some(format!("{} >= {}", print::expr(kernel, a), print::expr(kernel, b)))
+/// The corners of a box, last (`true`) or first values, at which an index of these slopes is least or greatest.
+fn corners(slopes: &[prover::Slope]) -> Vec<Vec<bool>> {
+    let mut corners = Vec::new();
+    for high in [false, true] {
+        let mut some: Vec<Vec<bool>> = vec![Vec::new()];
+        for slope in slopes {
+            some = match slope {
+                prover::Slope::Rises => some.into_iter().map(|corner| [corner, vec![high]].concat()).collect(),
+                prover::Slope::Falls => some.into_iter().map(|corner| [corner, vec![!high]].concat()).collect(),
+                prover::Slope::Either => {
+                    some.iter().flat_map(|corner| [false, true].map(|last| [corner.as_slice(), &[last]].concat())).collect()
+                }
+            };
+        }
+        for corner in some {
+            if !corners.contains(&corner) {
+                corners.push(corner);
+            }
+        }
+    }
+    corners
 }

@@ -1,12 +1,11 @@
 //! Expressions: names, literals, reads, casts and choices.
 
-use super::codes;
 use super::infer::{Kind, Ty};
 use super::literals::{self, Number};
 use super::lower::{Lower, Place};
 use super::names::{Binding, nearest};
 use crate::ast::{self, ExprKind as Ast};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{ArrayId, Bounds, ExprId, ExprKind, Literal, Subscript};
 use crate::source::Span;
 use crate::types::{Type, UnaryOp};
@@ -44,7 +43,7 @@ impl<'c> Lower<'c> {
             Ok(parsed) => parsed,
             Err(why) => {
                 let help = "numbers are written as in Rust: `1_000`, `0xFF`, `1.5e-3`, `3i32`, `1.0f64`";
-                self.report(Diagnostic::error(codes::BAD_LITERAL, span, why, "not a number").help(help));
+                self.report(Diagnostic::error(codes::NUMBER, span, why, "not a number").help(help));
                 return self.poison(span);
             }
         };
@@ -110,11 +109,13 @@ impl<'c> Lower<'c> {
     fn bare_array(&mut self, array: ArrayId, name: &str, span: Span) -> ExprId {
         let rank = self.kernel.arrays[array].rank();
         if rank > 0 {
-            let example: Vec<&str> = ["i", "j", "k", "l", "o", "p", "q", "r"].into_iter().take(rank).collect();
-            let example = format!("{name}[{}]", example.join(", "));
+            let example = super::kernel::left_side(name, rank);
             self.report(
-                Diagnostic::error(codes::WRONG_KIND, span, format!("`{name}` is an array, not a value"), "needs subscripts")
-                    .help(format!("an element is written `{example}`")),
+                Diagnostic::error(codes::WRONG_KIND, span, format!("`{name}` is an array, not a value"), "needs subscripts").suggest(
+                    "name the element",
+                    span,
+                    example,
+                ),
             );
             return self.poison(span);
         }
@@ -135,45 +136,6 @@ impl<'c> Lower<'c> {
             Ty::Known(ty) if self.f64_terms && ty.is_float() => self.cast(id, Type::F64),
             _ => id,
         }
-    }
-
-    pub(crate) fn unknown_name(&mut self, name: &str, span: Span) {
-        if let Some(closed) = self.closed.iter().rev().find(|closed| closed.variables.iter().any(|v| v == name)).cloned() {
-            self.outside_term(name, span, &closed);
-            return;
-        }
-        if !self.unknown.insert(name.to_string()) {
-            return; // said once
-        }
-        let mut problem = Diagnostic::error(codes::UNKNOWN_NAME, span, format!("unknown name `{name}`"), "not defined here");
-        let guess = nearest(name, self.names.all().map(|(name, _)| name)).map(str::to_string);
-        if let Some(guess) = guess {
-            problem = problem.help(format!("did you mean `{guess}`?")).suggest(format!("use `{guess}`"), span, guess);
-        } else if self.items.function_names.contains_key(name)
-            || crate::types::Builtin::from_name(name).is_some_and(|b| !b.is_internal())
-        {
-            problem = problem.help(format!("`{name}` is a function: call it with `{name}(…)`"));
-        }
-        self.report(problem);
-    }
-
-    fn outside_term(&mut self, name: &str, span: Span, closed: &super::lower::Closed) {
-        let end = self.operands.iter().map(|operand| operand.end).max().unwrap_or(span.end).max(span.end);
-        let whole = Span { start: closed.body.start, end };
-        let text = self.text(whole).to_string();
-        let head = self.text(Span { start: closed.reduction.start, end: closed.body.start }).trim_end().to_string();
-        let (open, close) = (Span { start: whole.start, end: whole.start }, Span { start: whole.end, end: whole.end });
-        self.report(
-            Diagnostic::error(
-                codes::OUTSIDE_TERM,
-                span,
-                format!("`{name}` is bound only in the term of `{head}`, which has ended"),
-                format!("no `{name}` here"),
-            )
-            .label(closed.body, "the term, which ends before `+`, `-`, comparisons and logic")
-            .help(format!("to take it all in, use parentheses: `{head} ({text})`"))
-            .suggest_edits("put the whole term in parentheses", vec![(open, "(".into()), (close, ")".into())]),
-        );
     }
 
     fn path(&mut self, ty_name: &ast::Name, name: &ast::Name, span: Span) -> ExprId {
@@ -202,29 +164,6 @@ impl<'c> Lower<'c> {
             self.unknown_type(name);
         }
         ty
-    }
-
-    fn unknown_type(&mut self, name: &ast::Name) {
-        let alias = match name.text.as_str() {
-            "int" | "int32" | "i32_t" => Some("i32"),
-            "long" | "int64" | "isize" => Some("i64"),
-            "float" | "float32" | "single" => Some("f32"),
-            "double" | "float64" => Some("f64"),
-            "half" | "float16" => Some("f16"),
-            "bfloat16" => Some("bf16"),
-            "usize" | "uint64" => Some("u64"),
-            "uint" | "uint32" => Some("u32"),
-            "byte" | "uint8" | "char" => Some("u8"),
-            other => nearest(other, Type::ALL.iter().map(|ty| ty.name())),
-        };
-        let all: Vec<&str> = Type::ALL.iter().map(|ty| ty.name()).collect();
-        let mut problem =
-            Diagnostic::error(codes::UNKNOWN_TYPE, name.span, format!("unknown type `{}`", name.text), "no element type")
-                .help(format!("the element types are {}", all.join(" ")));
-        if let Some(alias) = alias {
-            problem = problem.suggest(format!("use `{alias}`"), name.span, alias);
-        }
-        self.report(problem);
     }
 
     fn read(&mut self, array: &ast::Name, subscripts: &[ast::Subscript], span: Span) -> ExprId {
@@ -259,20 +198,6 @@ impl<'c> Lower<'c> {
         self.float_leaf(read)
     }
 
-    pub(crate) fn unknown_array(&mut self, array: &ast::Name) {
-        if !self.unknown.insert(array.text.clone()) {
-            return; // said once
-        }
-        let arrays = self.names.all().filter(|(_, binding)| matches!(binding, Binding::Array(_))).map(|(name, _)| name);
-        let guess = nearest(&array.text, arrays).map(str::to_string);
-        let mut problem =
-            Diagnostic::error(codes::UNKNOWN_NAME, array.span, format!("unknown array `{}`", array.text), "not defined here");
-        if let Some(guess) = guess {
-            problem = problem.help(format!("did you mean `{guess}`?")).suggest(format!("use `{guess}`"), array.span, guess);
-        }
-        self.report(problem);
-    }
-
     pub(crate) fn wrong_rank(&mut self, array: ArrayId, at: Span, whole: Span, given: usize) {
         let declared = &self.kernel.arrays[array];
         let (rank, name, declaration) = (declared.rank(), declared.name.clone(), declared.span);
@@ -289,7 +214,7 @@ impl<'c> Lower<'c> {
 
     /// A subscript of a read.
     fn subscript(&mut self, array: ArrayId, subscript: &ast::Subscript) -> Option<Subscript> {
-        let index = self.index(&subscript.index, "a subscript");
+        let index = self.subscript_index(&subscript.index);
         let bounds = match &subscript.rule {
             None => Bounds::Checked,
             Some(ast::Rule::Name(name)) => match name.text.as_str() {
@@ -317,12 +242,20 @@ impl<'c> Lower<'c> {
             if !known {
                 let rules = ["clamp", "wrap", "mirror", "symmetric", "assume"];
                 let message = format!("`{name}` is neither a boundary rule nor a constant");
-                let mut problem = Diagnostic::error(codes::BOUNDARY_RULE, value.span, message, "unknown rule")
-                    .help("the rules are clamp wrap mirror symmetric, a constant value, assume, and drop for accumulations");
-                if let Some(guess) = nearest(name, rules.into_iter()) {
-                    problem = problem.suggest(format!("use `{guess}`"), value.span, guess);
-                }
-                self.report(problem);
+                let problem = Diagnostic::error(codes::BOUNDARY_RULE, value.span, message, "unknown rule");
+                let foreign = match name.as_str() {
+                    "reflect" => Some("mirror"),
+                    "replicate" | "edge" | "nearest" | "border" => Some("clamp"),
+                    "circular" | "periodic" | "repeat" | "cyclic" => Some("wrap"),
+                    "zero" | "zeros" | "constant" => Some("0"),
+                    _ => None,
+                };
+                self.report(match foreign.or_else(|| nearest(name, rules.into_iter())) {
+                    Some(guess) => problem.suggest(format!("did you mean `{guess}`?"), value.span, guess),
+                    None => {
+                        problem.help("the rules are clamp wrap mirror symmetric, a constant value, assume, and drop for accumulations")
+                    }
+                });
                 return None;
             }
         }
@@ -335,6 +268,14 @@ impl<'c> Lower<'c> {
             _ => self.store(id, element, "a boundary value")?,
         };
         Some(Bounds::Constant(id))
+    }
+
+    /// The expression of a subscript.
+    pub(crate) fn subscript_index(&mut self, e: &ast::Expr) -> Option<ExprId> {
+        let outside = std::mem::replace(&mut self.in_subscript, true);
+        let index = self.index(e, "a subscript");
+        self.in_subscript = outside;
+        index
     }
 
     /// An integer expression, as i64.
@@ -351,6 +292,10 @@ impl<'c> Lower<'c> {
             ty if ty.is_integer() => Some(self.cast(id, Type::I64)),
             ty => {
                 let text = self.text(e.span).to_string();
+                let named = matches!(unparenthesized(e).kind, Ast::Name(_)) && self.place == Place::Header;
+                if named && !self.unknown.insert(text.clone()) {
+                    return None; // said once
+                }
                 let message = format!("{what} is an integer, and this is {ty}");
                 let help = if ty.is_float() { format!("round it down with `floor({text}) as i64`") } else { "use `as i64`".into() };
                 self.report(Diagnostic::error(codes::NOT_AN_INDEX, e.span, message, format!("{ty}")).help(help));
@@ -420,14 +365,20 @@ impl<'c> Lower<'c> {
         match self.decide(id)? {
             Type::Bool => Some(id),
             ty => {
-                let text = self.text(e.span).to_string();
                 let message = format!("{what} is a bool, and this is {ty}");
-                let help = format!("compare it: `{text} != 0`");
-                self.report(Diagnostic::error(codes::NOT_BOOL, e.span, message, format!("{ty}")).help(help));
+                let problem = Diagnostic::error(codes::NOT_BOOL, e.span, message, format!("{ty}"));
+                self.report(compared(problem, e.span, ty));
                 None
             }
         }
     }
+}
+
+/// Suggests the comparison that makes a bool of a number.
+pub(crate) fn compared(problem: Diagnostic, value: Span, ty: Type) -> Diagnostic {
+    let zero = if ty.is_float() { "0.0" } else { "0" };
+    let end = Span { start: value.end, end: value.end };
+    problem.suggest("compare it", end, format!(" != {zero}"))
 }
 
 /// `f32::MAX` and its like.

@@ -1,12 +1,12 @@
 //! Scalar functions: locals, loops, and where a literal's type comes from.
 
-use super::codes;
 use super::expr::unparenthesized;
 use super::infer::{Kind, Ty};
 use super::lower::{Lower, Place};
-use super::names::{Binding, is_reserved};
+use super::names::Binding;
 use crate::ast::{self, ExprKind as Ast, LocalStatementKind as Stmt};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
+use crate::parser::is_reserved;
 use crate::program::{ExprId, ExprKind, Function, Local, LocalId, LocalStatement};
 use crate::source::Span;
 use crate::types::Type;
@@ -101,7 +101,7 @@ impl<'c> Lower<'c> {
         self.blocks.push(Vec::new());
         if self.depth >= super::lower::MAX_DEPTH {
             let message = "this is nested too deeply";
-            self.report(Diagnostic::error(codes::TOO_DEEP, block.span, message, "too deep").help("split the function"));
+            self.report(Diagnostic::error(codes::NESTING, block.span, message, "too deep").help("split the function"));
         } else {
             self.depth += 1;
             self.statements(&block.statements);
@@ -165,10 +165,18 @@ impl<'c> Lower<'c> {
     pub(crate) fn scalar_type(&mut self, ty: &ast::TypeExpr) -> Option<Type> {
         if ty.dims.is_some() {
             let message = "this takes a scalar type, without dims";
-            self.report(Diagnostic::error(codes::NOT_HERE, ty.span, message, "an array type"));
+            let problem = Diagnostic::error(codes::NOT_HERE, ty.span, message, "an array type");
+            self.report(problem.help("functions are scalar code, and so are types behind a `:`; kernels take and give arrays"));
             return None;
         }
         self.element_type(&ty.element)
+    }
+
+    /// The place behind the `let` that introduces a local; none for a parameter or a loop's variable.
+    fn let_keyword(&self, name: Span) -> Option<Span> {
+        let before = self.text(Span { start: 0, end: name.start }).trim_end();
+        let end = before.ends_with("let").then_some(before.len() as u32)?;
+        Some(Span { start: end, end })
     }
 
     fn assign(&mut self, name: &ast::Name, value: &ast::Expr) {
@@ -181,8 +189,11 @@ impl<'c> Lower<'c> {
                     let message = format!("`{}` can't be assigned", name.text);
                     let mut problem = Diagnostic::error(codes::NOT_MUTABLE, name.span, message, "not mutable");
                     if let Binding::Local(_) = other {
-                        problem =
-                            problem.label(entry.span, "introduced here").help(format!("introduce it with `let mut {}`", name.text));
+                        problem = problem.label(entry.span, "introduced here");
+                        problem = match self.let_keyword(entry.span) {
+                            Some(after_let) => problem.suggest("let it change", after_let, " mut"),
+                            None => problem.help(format!("copy it into a local that may change: `let mut y = {};`", name.text)),
+                        };
                     }
                     self.report(problem);
                     return;

@@ -1,6 +1,5 @@
 //! Kernel calls: the called kernel's statements, expanded into the caller.
 
-use super::codes;
 use super::define::Defined;
 use super::expr::unparenthesized;
 use super::infer::Ty;
@@ -8,11 +7,14 @@ use super::lower::Lower;
 use super::names::Binding;
 use super::walk;
 use crate::ast::{self, ExprKind as Ast};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::*;
 use crate::prover::{self, Truth};
 use crate::source::Span;
 use crate::types::{BinaryOp, Type};
+
+/// The most statements of a kernel that calls others.
+const MOST_STATEMENTS: usize = 4096;
 
 /// What stands for what in the caller.
 struct Substitution {
@@ -55,13 +57,15 @@ impl Lower<'_> {
         let callee = items.kernels.get(index)?.as_ref()?;
         if callee.parameters.len() != arguments.len() {
             let (wanted, given) = (callee.parameters.len(), arguments.len());
-            let message = format!("kernel `{}` takes {wanted} arguments, and this gives {given}", callee.name);
+            let plural = if wanted == 1 { "" } else { "s" };
+            let message = format!("kernel `{}` takes {wanted} argument{plural}, and this gives {given}", callee.name);
             self.report(Diagnostic::error(codes::ARGUMENT_COUNT, value.span, message, format!("{given} given")));
             return None;
         }
         if callee.results.len() != names.len() {
             let (wanted, given) = (callee.results.len(), names.len());
-            let message = format!("kernel `{}` gives {wanted} results, and {given} are named", callee.name);
+            let (results, are) = (if wanted == 1 { "result" } else { "results" }, if given == 1 { "is" } else { "are" });
+            let message = format!("kernel `{}` gives {wanted} {results}, and {given} {are} named", callee.name);
             let span = names.first().map_or(value.span, |name| name.span).to(names.last().map_or(value.span, |name| name.span));
             let help = if wanted == 1 { "write `let p = …`" } else { "name all of them: `let (a, b) = …`" };
             self.report(Diagnostic::error(codes::RESULT_COUNT, span, message, format!("{given} named")).help(help));
@@ -88,6 +92,12 @@ impl Lower<'_> {
         for (id, dim) in callee.dims.iter() {
             let array = to.arrays[dim.array.index()]?;
             to.dims[id.index()] = self.kernel.arrays[array].shape.get(dim.axis).copied();
+        }
+        if self.kernel.statements.len() + callee.statements.len() > MOST_STATEMENTS {
+            let message = format!("with the kernels that it calls, this kernel has more than {MOST_STATEMENTS} statements");
+            let problem = Diagnostic::error(codes::EXPANSION, value.span, message, "one call too many");
+            self.report(problem.help("a called kernel is expanded where it is called, and so are those that it calls"));
+            return None;
         }
         self.substitute(callee, names, &mut to)?;
         self.agree(callee, &to, value.span)?;
@@ -125,7 +135,7 @@ impl Lower<'_> {
         let given = &self.kernel.arrays[array];
         if given.element != wanted || given.rank() != rank {
             let message = format!(
-                "parameter `{}` of `{}` is an array of {wanted} with {rank} dimensions; `{}` has {} with {}",
+                "parameter `{}` of `{}` has {wanted} and rank {rank}; `{}` has {} and rank {}",
                 parameter.name,
                 callee.name,
                 given.name,

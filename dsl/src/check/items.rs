@@ -1,11 +1,10 @@
 //! Items of a file: which there are, in what order they are checked, and what is known of those that have been.
 
-use super::codes;
 use super::lower::{Lower, Place};
 use super::visit;
 use crate::ast::{self, ExprKind as Ast};
 use crate::call::{Bindings, evaluate};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{FunctionId, Kernel, Literal, Program};
 use crate::source::{Source, Span};
 use crate::types::{Builtin, Type};
@@ -73,10 +72,8 @@ impl Session<'_> {
                 ast::Item::Function(function) => &function.name,
                 ast::Item::Constant(constant) => &constant.name,
             };
-            if super::names::is_reserved(&name.text) {
-                let message = format!("`{}` is a reserved name", name.text);
-                let problem = Diagnostic::error(codes::RESERVED, name.span, message, "reserved");
-                self.problems.push(problem.help("element types, reducers and keywords can't be used as names; choose another"));
+            if crate::parser::is_reserved(&name.text) {
+                self.problems.push(crate::parser::reserved(&name.text, name.span));
             }
             if let Some(&first) = seen.get(name.text.as_str()) {
                 let message = format!("`{}` is defined twice", name.text);

@@ -1,12 +1,15 @@
 //! A kernel from its header to its last statement.
 
-use super::codes;
 use super::define::Defined;
+use super::infer::Ty;
 use super::lower::{Lower, Place};
-use super::names::{Binding, is_reserved};
+use super::names::Binding;
 use crate::ast;
-use crate::diagnostic::Diagnostic;
-use crate::program::{Array, ArrayId, Condition, ConditionReason, Dim, Kernel, Parameter, Role, Scalar, Statement, StatementKind};
+use crate::diagnostic::{Diagnostic, codes};
+use crate::parser::is_reserved;
+use crate::program::{
+    Array, ArrayId, Condition, ConditionReason, Dim, ExprId, Kernel, Parameter, Role, Scalar, Statement, StatementKind,
+};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -23,15 +26,19 @@ impl Lower<'_> {
         self.kernel.attributes = licences.attributes.clone();
         self.parameters(&k.parameters);
         self.conditions(&k.conditions);
-        self.results(&k.results);
+        let named_by_statements = self.results(k);
         self.settle();
+        self.distrust_extents();
+        self.header_failed = self.failed_since(0);
         if !self.failed_since(0) && !self.poisoned {
             self.check_extents();
         }
         for statement in &k.statements {
             self.statement(statement, &licences);
         }
-        self.final_value(k, &licences);
+        if !named_by_statements {
+            self.final_value(k, &licences);
+        }
         if !self.failed_since(0) && !self.poisoned {
             self.check_results();
         }
@@ -130,14 +137,26 @@ impl Lower<'_> {
         self.place = Place::Statement;
     }
 
-    fn results(&mut self, results: &ast::Results) {
-        match results {
+    /// Arrays whose extents are in error: nothing is said of their subscripts.
+    fn distrust_extents(&mut self) {
+        for (id, array) in self.kernel.arrays.iter() {
+            let wrong = |&extent: &ExprId| super::walk::in_order(&self.kernel, extent).iter().any(|&id| self.ty(id) == Ty::Poison);
+            if array.shape.iter().any(wrong) {
+                self.defined[id.index()].broken = true;
+            }
+        }
+    }
+
+    /// Declares the results. Says whether statements define one that the header should have named.
+    fn results(&mut self, k: &ast::Kernel) -> bool {
+        match &k.results {
             ast::Results::Unnamed(ty) => {
-                if ty.dims.is_some() {
-                    let message = "an array result needs a name";
-                    let text = self.text(ty.span).to_string();
-                    let problem = Diagnostic::error(codes::RESULT_FORM, ty.span, message, "no name");
-                    self.report(problem.help(format!("name it, and define it by a statement: `-> y: {text}`")));
+                if let Some(name) = self.meant_result(k) {
+                    self.unnamed_result(ty, name);
+                    return true;
+                }
+                if let Some(dims) = &ty.dims {
+                    self.unnamed_array(ty, dims.len(), k.value.as_ref());
                 }
                 let element = self.element_type(&ty.element).unwrap_or(Type::F32);
                 let array = Array { name: "out".into(), span: ty.span, element, shape: Vec::new(), role: Role::Result };
@@ -157,11 +176,62 @@ impl Lower<'_> {
                 }
             }
         }
+        false
+    }
+
+    /// The first name that statements define although nothing introduces it, in a kernel without a final expression.
+    fn meant_result<'a>(&self, k: &'a ast::Kernel) -> Option<&'a ast::Name> {
+        let lets: Vec<&str> = k.statements.iter().flat_map(let_names).collect();
+        let unknown = |name: &ast::Name| self.names.find(&name.text).is_none() && !lets.contains(&name.text.as_str());
+        let defined = k.statements.iter().filter_map(|statement| match &statement.kind {
+            ast::StatementKind::Define { target, .. } | ast::StatementKind::Accumulate { target, .. } => Some(&target.name),
+            _ => None,
+        });
+        defined.filter(|_| k.value.is_none()).find(|name| unknown(name))
+    }
+
+    /// `-> f32[n] { y[i] = …; }`: goes on as if the result had the name.
+    fn unnamed_result(&mut self, ty: &ast::TypeExpr, name: &ast::Name) {
+        if Type::from_name(&ty.element.text).is_some() {
+            let message = format!("the result has no name, and a statement defines `{}`", name.text);
+            let start = Span { start: ty.span.start, end: ty.span.start };
+            self.report(
+                Diagnostic::error(codes::RESULT_FORM, ty.span, message, "no name")
+                    .label(name.span, format!("`{}` is no result", name.text))
+                    .suggest("name the result", start, format!("{}: ", name.text)),
+            );
+        }
+        let name = ast::Name { text: name.text.clone(), span: ty.span };
+        let array = self.declare(&name, ty, Role::Result);
+        self.kernel.results.push(array);
+        if let Some(dims) = &ty.dims {
+            self.shape(array, dims);
+        }
+    }
+
+    /// `-> f32[n]` with a final expression or none.
+    fn unnamed_array(&mut self, ty: &ast::TypeExpr, rank: usize, value: Option<&ast::Expr>) {
+        let problem = Diagnostic::error(codes::RESULT_FORM, ty.span, "an array result needs a name", "no name");
+        let text = self.text(ty.span);
+        let Some(value) = value else {
+            self.report(problem.help(format!("name it, and define it by a statement: `-> y: {text}`")));
+            return;
+        };
+        let name = ["y", "z", "out", "result"].into_iter().find(|name| self.names.find(name).is_none()).unwrap_or("y_");
+        let indices: Vec<&str> = INDICES.into_iter().filter(|name| self.names.find(name).is_none()).take(rank).collect();
+        let at = |at: u32| Span { start: at, end: at };
+        let edits = vec![
+            (at(ty.span.start), format!("{name}: ")),
+            (at(value.span.start), format!("{name}[{}] = ", indices.join(", "))),
+            (at(value.span.end), ";".to_string()),
+        ];
+        self.report(problem.suggest_edits("name it, and define its elements", edits));
     }
 
     fn final_value(&mut self, k: &ast::Kernel, licences: &super::attributes::Licences) {
         let mark = self.problems.len();
         match (&k.results, &k.value) {
+            (ast::Results::Unnamed(ty), _) if ty.dims.is_some() => {} // said already
             (ast::Results::Unnamed(_), Some(value)) => {
                 let Some(&array) = self.kernel.results.first() else { return };
                 self.f64_asked = licences.accumulate;
@@ -190,10 +260,39 @@ impl Lower<'_> {
             }
             (ast::Results::Named(_), Some(value)) => {
                 let message = "the results of this kernel have names, so it has no final expression";
-                let help = "define each result by a statement, such as `y[i] = …;`";
-                self.report(Diagnostic::error(codes::RESULT_FORM, value.span, message, "not used").help(help));
+                let problem = Diagnostic::error(codes::RESULT_FORM, value.span, message, "not used");
+                self.report(self.missing_definition(problem, value.span));
             }
             (ast::Results::Named(_), None) => {}
         }
+    }
+
+    /// Says how a final expression defines the one result of a kernel.
+    fn missing_definition(&self, problem: Diagnostic, value: Span) -> Diagnostic {
+        let [array] = self.kernel.results[..] else {
+            return problem.help("define each result by a statement, such as `y[i] = …;`");
+        };
+        let array = &self.kernel.arrays[array];
+        let start = Span { end: value.start, ..value };
+        let end = Span { start: value.end, ..value };
+        let left = left_side(&array.name, array.rank());
+        problem.suggest_edits("define the result by a statement", vec![(start, format!("{left} = ")), (end, ";".into())])
+    }
+}
+
+/// Names for index variables in suggestions.
+const INDICES: [&str; MAX_RANK] = ["i", "j", "k", "l", "o", "p", "q", "r"];
+
+/// `y[i, j]`
+pub(crate) fn left_side(name: &str, rank: usize) -> String {
+    if rank == 0 { name.to_string() } else { format!("{name}[{}]", INDICES[..rank.min(MAX_RANK)].join(", ")) }
+}
+
+/// What a statement introduces.
+fn let_names(statement: &ast::Statement) -> Vec<&str> {
+    match &statement.kind {
+        ast::StatementKind::Let { target, .. } => vec![&target.name.text],
+        ast::StatementKind::LetCall { names, .. } => names.iter().map(|name| name.text.as_str()).collect(),
+        _ => Vec::new(),
     }
 }

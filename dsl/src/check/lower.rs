@@ -1,13 +1,13 @@
 //! The state in which one kernel or function is turned from syntax into typed expressions.
 
-use super::codes;
 use super::infer::{Infer, Kind, Open, Ty};
 use super::items::Items;
 use super::literals::Number;
-use super::names::{Binding, Names, is_reserved};
+use super::names::{Binding, Names};
 use crate::arena::Arena;
 use crate::ast;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
+use crate::parser::{is_reserved, reserved};
 use crate::program::{Expr, ExprId, ExprKind, Kernel, Literal, Local, LocalStatement};
 use crate::source::{Source, Span};
 use crate::types::Type;
@@ -63,6 +63,15 @@ pub(crate) struct Lower<'c> {
     /// The right operands of binary operators around the current expression.
     pub(crate) operands: Vec<Span>,
     pub(crate) depth: usize,
+    /// Whether the expression stands in a subscript; the name that a `let` without subscripts defines.
+    pub(crate) in_subscript: bool,
+    pub(crate) scalar_let: Option<Span>,
+    /// The end of the comparison whose left operand the expression is.
+    pub(crate) compared: Option<u32>,
+    /// Whether the variables of a left side are bound.
+    pub(crate) in_left: bool,
+    /// Whether the header holds an error, so that its extents say nothing.
+    pub(crate) header_failed: bool,
     /// The array that the current statement defines.
     pub(crate) current: Option<crate::program::ArrayId>,
     /// Whether something could not be typed, here or where it is defined.
@@ -98,6 +107,11 @@ impl<'c> Lower<'c> {
             closed: Vec::new(),
             operands: Vec::new(),
             depth: 0,
+            in_subscript: false,
+            scalar_let: None,
+            compared: None,
+            in_left: false,
+            header_failed: false,
             current: None,
             poisoned: false,
             unknown: std::collections::BTreeSet::new(),
@@ -121,10 +135,7 @@ impl<'c> Lower<'c> {
     /// Binds a name that must be new: no reserved word, nothing in scope. Says whether it is.
     pub(crate) fn bind_new(&mut self, name: &ast::Name, binding: Binding) -> bool {
         if is_reserved(&name.text) {
-            self.report(
-                Diagnostic::error(codes::RESERVED, name.span, format!("`{}` is a reserved name", name.text), "reserved")
-                    .help("element types, reducers and keywords can't be used as names; choose another"),
-            );
+            self.report(reserved(&name.text, name.span));
             return false;
         }
         if let Some(entry) = self.names.find(&name.text) {
@@ -238,6 +249,8 @@ impl<'c> Lower<'c> {
                 None => {
                     let span = self.span(id);
                     self.unfit_literal(span, &number, ty);
+                    self.tys[id.index()] = Ty::Poison;
+                    self.poisoned = true;
                 }
             }
         }
@@ -263,7 +276,7 @@ impl<'c> Lower<'c> {
     pub(crate) fn nested(&mut self, span: Span, f: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
         if self.depth >= MAX_DEPTH {
             let message = format!("this is nested more than {} levels deep", crate::parser::NESTING);
-            self.report(Diagnostic::error(codes::TOO_DEEP, span, message, "too deep").help("split it with `let`"));
+            self.report(Diagnostic::error(codes::NESTING, span, message, "too deep").help("split it with `let`"));
             return self.poison(span);
         }
         self.depth += 1;

@@ -112,16 +112,6 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Names that the language keeps to itself.
-pub(crate) fn is_reserved(name: &str) -> bool {
-    const WORDS: [&str; 16] =
-        ["kernel", "fn", "const", "let", "mut", "in", "if", "else", "while", "for", "as", "where", "true", "false", "INF", "NAN"];
-    WORDS.contains(&name)
-        || name == "PI"
-        || crate::types::Type::from_name(name).is_some()
-        || crate::types::Reducer::from_name(name).is_some_and(|_| true)
-}
-
 /// A handle of any arena by position.
 pub(crate) fn id<T>(index: usize) -> Id<T> {
     Id::new(index)

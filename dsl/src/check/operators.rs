@@ -1,11 +1,11 @@
 //! The types of operators, casts and stores.
 
-use super::codes;
+use super::expr::compared;
 use super::infer::{Kind, Ty};
 use super::literals::Number;
 use super::lower::Lower;
 use crate::ast::{self, ExprKind as Ast};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{ExprId, ExprKind};
 use crate::source::Span;
 use crate::types::{BinaryOp, Type, UnaryOp};
@@ -19,7 +19,11 @@ impl<'c> Lower<'c> {
             spine.push((*op, *span, b.as_ref(), left.span));
             left = a;
         }
+        // A reduction that a comparison follows may be meant to take it in.
+        let innermost = spine.last().filter(|(op, ..)| op.is_comparison());
+        let outside = std::mem::replace(&mut self.compared, innermost.map(|(.., whole)| whole.end));
         let mut id = self.expr(left);
+        self.compared = outside;
         for (op, op_span, right, whole) in spine.into_iter().rev() {
             self.operands.push(right.span);
             let right = self.expr(right);
@@ -67,7 +71,7 @@ impl<'c> Lower<'c> {
         if matches!(op, BinaryOp::And | BinaryOp::Or) {
             return self.logic(op, a, b, span);
         }
-        let Some((a, b, ty)) = self.unify(op, op_span, a, b, span) else { return self.poison(span) };
+        let Some((a, b, ty)) = self.unify(op, op_span, a, b) else { return self.poison(span) };
         let defined = match (op, ty) {
             (_, Ty::Poison) => return self.poison(span),
             (_, Ty::Known(Type::Bool)) => op.is_comparison() || matches!(op, BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor),
@@ -83,7 +87,12 @@ impl<'c> Lower<'c> {
                 _ => "a float",
             };
             let message = format!("`{}` is not defined for {name}", op.symbol());
-            return self.not_defined(op_span, &message, name);
+            let mut problem = Diagnostic::error(codes::NOT_DEFINED_FOR, op_span, message, name);
+            if op == BinaryOp::BitXor {
+                problem = problem.help("`^` is the exclusive or of bits; a power is written `pow(x, y)`");
+            }
+            self.report(problem);
+            return self.poison(span);
         }
         let result = if op.is_comparison() { Ty::Known(Type::Bool) } else { ty };
         self.push(ExprKind::Binary(op, a, b), result, span)
@@ -97,10 +106,10 @@ impl<'c> Lower<'c> {
                 Some(ty) => {
                     let at = self.span(id);
                     let message = format!("the operands of `{}` are bools, and this is {ty}", op.symbol());
-                    let mut problem = Diagnostic::error(codes::NOT_BOOL, at, message, ty.name());
+                    let mut problem = compared(Diagnostic::error(codes::NOT_BOOL, at, message, ty.name()), at, ty);
                     if ty.is_integer() {
                         let symbol = if op == BinaryOp::And { "&" } else { "|" };
-                        problem = problem.help(format!("compare it with `!= 0`; the bitwise operator is `{symbol}`"));
+                        problem = problem.help(format!("the bitwise operator is `{symbol}`"));
                     }
                     self.report(problem);
                     return self.poison(span);
@@ -111,7 +120,7 @@ impl<'c> Lower<'c> {
     }
 
     /// Brings the operands of an operator to one type, in which it computes.
-    fn unify(&mut self, op: BinaryOp, op_span: Span, a: ExprId, b: ExprId, span: Span) -> Option<(ExprId, ExprId, Ty)> {
+    fn unify(&mut self, op: BinaryOp, op_span: Span, a: ExprId, b: ExprId) -> Option<(ExprId, ExprId, Ty)> {
         match (self.ty(a), self.ty(b)) {
             (Ty::Poison, _) | (_, Ty::Poison) => None,
             (Ty::Known(x), Ty::Known(y)) if x.widened() == y.widened() => {
@@ -119,7 +128,7 @@ impl<'c> Lower<'c> {
                 Some((self.cast(a, ty), self.cast(b, ty), Ty::Known(ty)))
             }
             (Ty::Known(x), Ty::Known(y)) => {
-                self.mixed(op.symbol(), op_span, (a, x), (b, y), span);
+                self.mixed(op.symbol(), op_span, (a, x), (b, y));
                 None
             }
             (Ty::Open(x), Ty::Open(y)) => {
@@ -132,11 +141,11 @@ impl<'c> Lower<'c> {
                 Some((a, b, ty))
             }
             (Ty::Known(known), Ty::Open(open)) => {
-                let ty = self.operand(open, known, b, (a, known), op, op_span, span)?;
+                let ty = self.operand(open, known, b, (a, known), op, op_span)?;
                 Some((self.cast(a, ty), b, Ty::Known(ty)))
             }
             (Ty::Open(open), Ty::Known(known)) => {
-                let ty = self.operand(open, known, a, (b, known), op, op_span, span)?;
+                let ty = self.operand(open, known, a, (b, known), op, op_span)?;
                 Some((a, self.cast(b, ty), Ty::Known(ty)))
             }
         }
@@ -151,46 +160,53 @@ impl<'c> Lower<'c> {
         other: (ExprId, Type),
         op: BinaryOp,
         op_span: Span,
-        span: Span,
     ) -> Option<Type> {
         let ty = known.widened();
         if self.infer.bind(open, ty).is_ok() {
             return Some(ty);
         }
         let default = self.infer.fallback(open);
-        self.mixed(op.symbol(), op_span, (at, default), other, span);
+        self.mixed(op.symbol(), op_span, (at, default), other);
         None
     }
 
     /// Reports `i32 + f32`, with the cast that mends it.
-    pub(crate) fn mixed(&mut self, symbol: &str, op_span: Span, a: (ExprId, Type), b: (ExprId, Type), span: Span) {
+    pub(crate) fn mixed(&mut self, symbol: &str, op_span: Span, a: (ExprId, Type), b: (ExprId, Type)) {
         let ordered = self.span(a.0) <= self.span(b.0);
         let (a, b) = if ordered { (a, b) } else { (b, a) };
         let (x, y) = (a.1, b.1);
         let message = format!("`{symbol}` mixes {x} and {y}");
         if x == Type::Bool || y == Type::Bool {
             let bool_side = self.span(if x == Type::Bool { a.0 } else { b.0 });
-            let help = format!("cast the bool: `({} as i32)`", self.text(bool_side));
-            self.report(Diagnostic::error(codes::MIXED_TYPES, op_span, message, format!("{x} {symbol} {y}")).help(help));
+            let problem = Diagnostic::error(codes::MIXED_TYPES, op_span, message, format!("{x} {symbol} {y}"));
+            let problem = problem.label(self.span(a.0), x.name()).label(self.span(b.0), y.name());
+            let number = if x == Type::Bool { y } else { x };
+            let cast = match number.is_float() {
+                true => format!("(if {} {{ 1.0 }} else {{ 0.0 }})", self.text(bool_side)),
+                false => self.cast_text(bool_side, number),
+            };
+            self.report(problem.suggest("make a number of the bool", bool_side, cast));
             return;
         }
-        let (from, to) = match join_hint(x, y) {
-            Some(to) if to == x => (b, to),
-            Some(to) => (a, to),
-            None => (b, x),
+        let bits = matches!(symbol, "<<" | ">>" | "&" | "|" | "^");
+        let to = match join_hint(x, y) {
+            Some(to) if bits && to.is_float() => {
+                if x.is_float() {
+                    y.widened()
+                } else {
+                    x.widened()
+                }
+            }
+            Some(to) => to,
+            None => x.widened(),
         };
-        let at = self.span(from.0);
-        let cast = self.cast_text(at, to);
-        let whole = Span { start: span.start.min(at.start), end: span.end.max(at.end) };
-        let before = self.text(Span { start: whole.start, end: at.start });
-        let after = self.text(Span { start: at.end, end: whole.end });
-        let help = format!("cast one of them: `{before}{cast}{after}`");
+        let mistyped = [a, b].into_iter().filter(|(_, ty)| ty.widened() != to);
+        let edits = mistyped.map(|(id, _)| (self.span(id), self.cast_text(self.span(id), to))).collect();
         self.report(
             Diagnostic::error(codes::MIXED_TYPES, op_span, message, format!("{x} {symbol} {y}"))
                 .label(self.span(a.0), x.name())
                 .label(self.span(b.0), y.name())
-                .help(help)
-                .suggest(format!("cast to {to}"), at, cast.clone()),
+                .suggest_edits(format!("cast to {to}"), edits),
         );
     }
 
@@ -249,9 +265,12 @@ impl<'c> Lower<'c> {
         let castable = from != Type::Bool && to != Type::Bool || from == Type::Bool && to.is_integer();
         if castable {
             let plain = cast.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(&cast).to_string();
-            problem = problem.help(format!("cast it: `{plain}`")).suggest(format!("cast to {to}"), span, plain);
+            problem = problem.suggest(format!("cast to {to}"), span, plain);
         } else if to == Type::Bool {
-            problem = problem.help("compare it: `… != 0`");
+            problem = compared(problem, span, from);
+        } else {
+            let text = format!("if {} {{ 1.0 }} else {{ 0.0 }}", self.text(span));
+            problem = problem.suggest("make a number of the bool", span, text);
         }
         self.report(problem);
         None
@@ -308,7 +327,7 @@ impl<'c> Lower<'c> {
             .label(self.span(a.0), x.name())
             .label(self.span(b.0), y.name());
         if x != Type::Bool && y != Type::Bool {
-            problem = problem.help(format!("cast one of them: `{cast}`")).suggest(format!("cast to {to}"), at, cast);
+            problem = problem.suggest(format!("cast to {to}"), at, cast);
         }
         self.report(problem);
     }

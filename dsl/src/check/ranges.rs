@@ -1,13 +1,12 @@
 //! Ranges of index variables: as stated, or from the dimensions that a variable subscripts alone.
 
-use super::codes;
 use super::expr::unparenthesized;
 use super::infer::Ty;
 use super::lower::Lower;
 use super::names::Binding;
 use super::visit;
 use crate::ast::{self, ExprKind as Ast};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{ArrayId, ExprId, ExprKind, Literal, Variable, VariableId};
 use crate::source::Span;
 use crate::types::{BinaryOp, Builtin, Type};
@@ -103,8 +102,11 @@ impl Lower<'_> {
         if let Some(ruled) = ruled {
             problem = problem.label(ruled, "a place with a boundary rule gives no range");
         }
-        let help = format!("it subscripts no dimension alone and without a boundary rule; state its range: `{text} in 0..n`");
-        self.report(problem.help(help));
+        self.report(problem.help(if self.in_left {
+            format!("nothing is read at `{text}` alone, which would give it a range; take one index for the axis, and an `if`")
+        } else {
+            format!("it subscripts no dimension alone and without a boundary rule; state its range: `{text} in 0..n`")
+        }));
     }
 
     /// The one extent of several dimensions, or an error that names two that differ.

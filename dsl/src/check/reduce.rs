@@ -1,12 +1,11 @@
 //! Reductions: variables, accumulators, nesting where ranges depend on one another, means.
 
-use super::codes;
 use super::expr::unparenthesized;
 use super::infer::{Kind, Ty};
 use super::lower::{Closed, Lower, Place};
 use super::visit;
 use crate::ast::{self, ExprKind as Ast};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{ExprId, ExprKind, Literal, Order, Ranged, Reduce, Variable};
 use crate::source::Span;
 use crate::types::{BinaryOp, Builtin, Reducer, Type};
@@ -251,17 +250,27 @@ impl Lower<'_> {
         fresh
     }
 
+    /// `any[i] x[i]` and `any[i] x[i] > 0.0`: a comparison is no part of a term without parentheses.
+    fn compared_terms(&self, problem: Diagnostic, body: Span, ty: Type) -> Diagnostic {
+        let at = |at: u32| Span { start: at, end: at };
+        let (end, zero) = match self.compared {
+            Some(end) if end > body.end => (end, ""),
+            _ => (body.end, if ty.is_float() { " != 0.0" } else { " != 0" }),
+        };
+        let edits = vec![(at(body.start), "(".to_string()), (at(end), format!("{zero})"))];
+        problem.suggest_edits("compare, in parentheses", edits)
+    }
+
     fn wrong_body(&mut self, parts: &Parts, written: &ast::Expr, ty: Type, needs: &str, cast: Option<Type>) -> ExprId {
         let reducer = parts.reducer;
         let message = format!("`{reducer}` is defined for {needs}, and this body is {ty}");
         let code = if needs == "bools" { codes::NOT_BOOL } else { codes::NOT_DEFINED_FOR };
         let mut problem = Diagnostic::error(code, written.span, message, ty.name());
-        let text = self.text(written.span).to_string();
         if let Some(cast) = cast.filter(|_| ty.is_integer()) {
             let cast = self.cast_text(written.span, cast);
-            problem = problem.help(format!("cast the terms: `{cast}`"));
+            problem = problem.suggest("cast the terms", written.span, cast);
         } else if needs == "bools" {
-            problem = problem.help(format!("compare, in parentheses: `({text} != 0)`"));
+            problem = self.compared_terms(problem, written.span, ty);
         } else if ty == Type::Bool {
             problem = problem.help("for bools there are `any`, `all` and `count`");
         }

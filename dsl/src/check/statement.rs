@@ -1,7 +1,6 @@
 //! Statements of a kernel: left sides, values, and what each adds to the program.
 
 use super::attributes::Licences;
-use super::codes;
 use super::define::Defined;
 use super::expr::unparenthesized;
 use super::infer::Ty;
@@ -9,8 +8,9 @@ use super::lower::Lower;
 use super::names::{Binding, nearest};
 use super::visit;
 use crate::ast::{self, ExprKind as Ast, StatementKind as Stmt};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{Array, ArrayId, Bounds, ExprId, Ranged, Role, Statement, StatementKind, Subscript};
+use crate::prover;
 use crate::source::Span;
 use crate::types::{AccumulateOp, Type};
 
@@ -77,6 +77,11 @@ impl Lower<'_> {
         let none = Vec::new();
         let subscripts = target.subscripts.as_ref().unwrap_or(&none);
         if let Some(array) = array {
+            if target.subscripts.is_none() && self.kernel.arrays[array].rank() > 0 {
+                self.whole_array(array, target, value);
+                self.defined[array.index()].broken = true;
+                return;
+            }
             if self.kernel.arrays[array].rank() != subscripts.len() {
                 self.wrong_rank(array, target.name.span, target.span, subscripts.len());
             }
@@ -121,6 +126,41 @@ impl Lower<'_> {
         self.finish(Statement { array, variables, subscripts: left, value, kind, attributes, span });
     }
 
+    /// `y = x + w;` for arrays: what it says of each element.
+    fn whole_array(&mut self, array: ArrayId, target: &ast::Target, value: &ast::Expr) {
+        if self.called_kernel(value) {
+            self.whole_call(array, target, value);
+            return;
+        }
+        let rank = self.kernel.arrays[array].rank();
+        let left = super::kernel::left_side("", rank);
+        let end = |span: Span| Span { start: span.end, end: span.end };
+        let mut edits = vec![(end(target.span), left.clone())];
+        visit::each(value, |e| {
+            let Ast::Name(name) = &e.kind else { return };
+            let binding = self.names.find(name).map(|entry| entry.binding);
+            if matches!(binding, Some(Binding::Array(id)) if self.kernel.arrays[id].rank() == rank) {
+                edits.push((end(e.span), left.clone()));
+            }
+        });
+        edits.sort();
+        let message = format!("`{}` is an array: a statement defines its elements", target.name.text);
+        let problem = Diagnostic::error(codes::RANK, target.span, message, "0 subscripts");
+        let problem = problem.label(self.kernel.arrays[array].span, format!("declared with rank {rank}"));
+        self.report(problem.suggest_edits("say what each element is", edits));
+    }
+
+    /// `y = g(x);` for a kernel `g`.
+    fn whole_call(&mut self, array: ArrayId, target: &ast::Target, value: &ast::Expr) {
+        let message = "a kernel is called by a `let`";
+        let problem = Diagnostic::error(codes::KERNEL_IN_EXPRESSION, value.span, message, "a kernel call");
+        let name = ["p", "q", "t", "result"].into_iter().find(|name| self.names.find(name).is_none()).unwrap_or("result_");
+        let [left, read] = [&target.name.text, name].map(|name| super::kernel::left_side(name, self.kernel.arrays[array].rank()));
+        let edits =
+            vec![(target.span, format!("let {name}")), (Span { start: value.span.end, ..value.span }, format!("; {left} = {read}"))];
+        self.report(problem.suggest_edits("name its result, then define the elements", edits));
+    }
+
     /// The array on a left side, if it may stand there.
     fn target(&mut self, target: &ast::Target, op: Option<AccumulateOp>) -> Option<ArrayId> {
         let name = &target.name;
@@ -134,7 +174,7 @@ impl Lower<'_> {
             let message = format!("unknown result `{}`", name.text);
             let mut problem = Diagnostic::error(codes::UNKNOWN_NAME, name.span, message, "no result of this name");
             problem = match guess {
-                Some(guess) => problem.help(format!("did you mean `{guess}`?")).suggest(format!("use `{guess}`"), name.span, guess),
+                Some(guess) => problem.suggest(format!("did you mean `{guess}`?"), name.span, guess),
                 None => problem.help(format!("an intermediate array is introduced by `let {}`", self.text(target.span))),
             };
             self.report(problem);
@@ -203,7 +243,7 @@ impl Lower<'_> {
     }
 
     fn left_subscript(&mut self, subscript: &ast::Subscript, op: Option<AccumulateOp>) -> Option<Subscript> {
-        let index = self.index(&subscript.index, "a subscript");
+        let index = self.subscript_index(&subscript.index);
         let bounds = match (&subscript.rule, op) {
             (None, None) => Bounds::Proved,
             (None, Some(_)) => Bounds::Checked,
@@ -238,14 +278,14 @@ impl Lower<'_> {
     }
 
     /// Names on a left side that nothing in scope defines, in order of appearance.
-    fn fresh_names(&mut self, subscripts: &[ast::Subscript]) -> Vec<ast::Name> {
+    fn fresh_names(&mut self, array: Option<ArrayId>, subscripts: &[ast::Subscript]) -> Vec<ast::Name> {
         let mut found: Vec<ast::Name> = Vec::new();
         let mut inner: Vec<String> = Vec::new();
-        for subscript in subscripts {
+        for (axis, subscript) in subscripts.iter().enumerate() {
             if let Ast::Name(name) = &unparenthesized(&subscript.index).kind {
                 let name = ast::Name { text: name.clone(), span: subscript.index.span };
-                let constant = matches!(self.names.find(&name.text).map(|entry| entry.binding), Some(Binding::Constant(_)));
-                if found.iter().all(|other| other.text != name.text) && !constant && !is_constant_name(&name.text) {
+                let constant = is_constant_name(&name.text) || self.names_element(array, axis, &subscript.index, &name.text);
+                if found.iter().all(|other| other.text != name.text) && !constant {
                     found.push(name);
                 }
                 continue;
@@ -264,9 +304,28 @@ impl Lower<'_> {
         found
     }
 
+    /// Whether a name that stands alone on a left side is bound to a value, and so names an element: a constant, or a dim or
+    /// scalar that is an index of the axis whatever it is. Else an index variable is meant whose name is taken.
+    fn names_element(&mut self, array: Option<ArrayId>, axis: usize, index: &ast::Expr, name: &str) -> bool {
+        match self.names.find(name).map(|entry| entry.binding) {
+            Some(Binding::Constant(_)) => true,
+            Some(Binding::Array(id)) => self.kernel.arrays[id].rank() > 0, // said where it is read
+            Some(Binding::Dim(_) | Binding::Scalar(_)) => {
+                let Some(&extent) = array.and_then(|array| self.kernel.arrays[array].shape.get(axis)) else { return false };
+                let ty = match self.names.find(name).map(|entry| entry.binding) {
+                    Some(Binding::Scalar(scalar)) => self.kernel.scalars[scalar].ty,
+                    _ => Type::I64,
+                };
+                ty.is_integer()
+                    && self.index(index, "a subscript").is_some_and(|index| prover::in_range(&self.kernel, &[], index, extent))
+            }
+            _ => false,
+        }
+    }
+
     /// Binds the variables of a left side with their ranges; `None` if one has no range.
     fn left_variables(&mut self, array: Option<ArrayId>, subscripts: &[ast::Subscript], value: &ast::Expr) -> Option<Vec<Ranged>> {
-        let names = self.fresh_names(subscripts);
+        let names = self.fresh_names(array, subscripts);
         let mut ranged = Vec::new();
         let mut complete = true;
         for name in names {
@@ -292,7 +351,10 @@ impl Lower<'_> {
             } else if alone.is_empty() {
                 let mut roots: Vec<&ast::Expr> = subscripts.iter().map(|subscript| &subscript.index).collect();
                 roots.push(value);
-                self.range_from_uses(&name, &roots)
+                self.in_left = true;
+                let range = self.range_from_uses(&name, &roots);
+                self.in_left = false;
+                range
             } else {
                 self.one_range(&name, &alone)
             };
@@ -322,7 +384,9 @@ impl Lower<'_> {
         let subscripts = target.subscripts.as_ref().unwrap_or(&none);
         let ranges = self.let_ranges(subscripts, value);
         let stated = ty.map(|ty| self.scalar_type(ty));
+        self.scalar_let = target.subscripts.is_none().then_some(target.name.span);
         let id = self.expr(value);
+        self.scalar_let = None;
         let name = format!("`{}`", target.name.text);
         let id = match stated {
             Some(Some(ty)) => self.store(id, ty, &name),
@@ -348,6 +412,7 @@ impl Lower<'_> {
         let array = self.kernel.arrays.push(array);
         self.defined.push(Defined::new(Role::Let));
         if !self.bind_new(&target.name, Binding::Array(array)) {
+            self.names.bind(&target.name.text, Binding::Broken, target.name.span); // either may be meant below
             return;
         }
         let subscripts = ranges

@@ -32,8 +32,8 @@ fn place(source: &Source, span: Span) -> String {
     format!("\"line\": {}, \"column\": {}, \"end_line\": {}, \"end_column\": {}", start.line, start.column, end.line, end.column)
 }
 
-/// The help text and what the suggestions would write.
-fn help(source: &Source, diagnostic: &Diagnostic) -> Option<String> {
+/// The help text and what the suggestions would write, on one line.
+pub fn help(source: &Source, diagnostic: &Diagnostic) -> Option<String> {
     let suggestions = diagnostic.suggestions.iter().map(|each| suggestion(source, each));
     let parts: Vec<String> = diagnostic.help.iter().cloned().chain(suggestions).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -42,21 +42,40 @@ fn help(source: &Source, diagnostic: &Diagnostic) -> Option<String> {
 /// A suggestion in words.
 pub(super) fn suggestion(source: &Source, suggestion: &Suggestion) -> String {
     match rewritten(source, suggestion) {
-        text if text.is_empty() => suggestion.text.clone(),
+        text if text.is_empty() || suggestion.text.contains(&format!("`{text}`")) => suggestion.text.clone(),
+        text if suggestion.text.ends_with('?') => format!("{} `{text}`", suggestion.text),
         text => format!("{}: `{text}`", suggestion.text),
     }
 }
 
-/// What stands, after its edits, where a suggestion applies.
+/// The longest piece that a suggestion is shown in.
+const LONGEST: usize = 160;
+
+/// The statement or header around a suggestion, after its edits; of a long one the edited place alone. So it can be pasted.
 fn rewritten(source: &Source, suggestion: &Suggestion) -> String {
+    let Some(whole) = suggestion.edits.iter().map(|(span, _)| *span).reduce(Span::to) else { return String::new() };
+    let around = around(source.text(), whole);
+    let place = if around.end - around.start <= LONGEST as u32 { around } else { whole };
     let mut text = String::new();
-    let mut end = None;
+    let mut at = place.start;
     for (span, replacement) in &suggestion.edits {
-        text += source.slice(Span { start: end.unwrap_or(span.start), end: span.start });
+        text += source.slice(Span { start: at, end: span.start });
         text += replacement;
-        end = Some(span.end);
+        at = span.end;
     }
-    text.trim().to_string()
+    text += source.slice(Span { start: at, end: place.end });
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands between the signs that end statements and open or close blocks; on the line alone, if comments are there.
+fn around(text: &str, span: Span) -> Span {
+    let (start, end) = (span.start as usize, span.end as usize);
+    let (Some(before), Some(after)) = (text.get(..start), text.get(end..)) else { return span };
+    let start = before.rfind([';', '{', '}', '\n']).map_or(0, |at| at + 1);
+    let stop = after.find([';', '{', '}', '\n']).unwrap_or(after.len());
+    let stop = stop + usize::from(after[stop..].starts_with(';'));
+    let comment = after[..stop].find("//").unwrap_or(stop);
+    Span { start: start as u32, end: (end + comment) as u32 }
 }
 
 /// A JSON string.

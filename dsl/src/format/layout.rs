@@ -141,11 +141,11 @@ impl Renderer {
         };
         let mut depth = 0usize;
         let mut inside = true;
-        for piece in pieces {
+        for (at, piece) in pieces.iter().enumerate() {
             let text = match piece {
                 Piece::Text(text) => *text,
                 Piece::IfBroken(group, text) if self.broken[*group] => *text,
-                Piece::Lines(_) if inside => return false,
+                Piece::Lines(_) if inside && !ends(&pieces[at + 1..], depth) => return false,
                 Piece::Lines(text) => text.lines().next().unwrap_or(""),
                 Piece::Space => {
                     space = true;
@@ -179,4 +179,19 @@ impl Renderer {
         }
         true
     }
+}
+
+/// Whether so many groups end before anything else comes.
+fn ends(pieces: &[Piece<'_>], mut depth: usize) -> bool {
+    for piece in pieces {
+        match piece {
+            Piece::End(_) => depth = depth.saturating_sub(1),
+            Piece::Indent | Piece::Dedent | Piece::IfBroken(..) => {}
+            _ => return false,
+        }
+        if depth == 0 {
+            return true;
+        }
+    }
+    false
 }

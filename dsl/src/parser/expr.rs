@@ -4,7 +4,7 @@ use super::item::{Builder, Node, binary, children};
 use super::recover::reserved;
 use super::{Rule, is_reserved};
 use crate::ast::*;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::source::Span;
 use crate::types::{BinaryOp, Reducer, UnaryOp};
 
@@ -55,7 +55,7 @@ impl<'a> Builder<'a> {
 
     fn comparison_chain(&mut self, first: (BinaryOp, Span), second: (BinaryOp, Span), middle: Option<Span>) {
         let message = format!("comparisons do not chain: `{}` follows `{}`", second.0.symbol(), first.0.symbol());
-        let problem = Diagnostic::error(8, second.1, message, "a second comparison").label(first.1, "the first");
+        let problem = Diagnostic::error(codes::CHAIN, second.1, message, "a second comparison").label(first.1, "the first");
         let middle = middle.map_or("", |span| self.text(span));
         self.report(if middle.is_empty() || middle.len() > 40 || middle.contains('\n') {
             problem.help("compare twice and join with `&&`, or put one comparison in parentheses")
@@ -230,11 +230,17 @@ impl<'a> Builder<'a> {
             for block in [then, otherwise] {
                 if block.span.start == block.span.end {
                     let keyword = Span { start, end: start + 2 };
-                    let problem = Diagnostic::error(10, keyword, "an `if` that gives a value needs an `else`", "no `else`");
+                    let problem =
+                        Diagnostic::error(codes::NO_VALUE, keyword, "an `if` that gives a value needs an `else`", "no `else`");
                     self.report(problem.suggest("say what it gives otherwise", block.span, " else { … }"));
                 } else if block.value.is_none() {
                     let end = Span { start: block.span.end - 1, ..block.span };
-                    let problem = Diagnostic::error(10, end, "this block of an `if` gives no value", "expected a value before this");
+                    let problem = Diagnostic::error(
+                        codes::NO_VALUE,
+                        end,
+                        "this block of an `if` gives no value",
+                        "expected a value before this",
+                    );
                     let problem = problem.label(Span { start, end: start + 2 }, "the value of this `if` is needed");
                     self.report(problem.help("the last expression of a block, without `;`, is its value"));
                 }

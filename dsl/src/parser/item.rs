@@ -2,7 +2,7 @@
 
 use super::{Context, Rule};
 use crate::ast::*;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::source::Span;
 use crate::types::{AccumulateOp, BinaryOp};
 use pest::iterators::Pair;
@@ -56,7 +56,8 @@ impl<'a> Builder<'a> {
                 rule => {
                     if let Some(first) = attributes.first() {
                         let what = if rule == Rule::function { "function" } else { "constant" };
-                        let problem = Diagnostic::error(14, first.span, format!("a {what} has no attributes"), "not here");
+                        let problem =
+                            Diagnostic::error(codes::ATTRIBUTE_PLACE, first.span, format!("a {what} has no attributes"), "not here");
                         self.report(problem.help("attributes stand before kernels and statements"));
                     }
                     return match rule {
@@ -165,7 +166,7 @@ impl<'a> Builder<'a> {
             for part in children(part) {
                 if part.as_rule() == Rule::attribute {
                     let span = self.span(&part);
-                    let problem = Diagnostic::error(14, span, "a final expression has no attributes", "not here");
+                    let problem = Diagnostic::error(codes::ATTRIBUTE_PLACE, span, "a final expression has no attributes", "not here");
                     self.report(problem.help("put it before the kernel, or name the value: `-> s: f32 { @exact s = …; }`"));
                 } else {
                     value = Some(self.expression(part));
@@ -214,19 +215,28 @@ impl<'a> Builder<'a> {
             return Some(StatementKind::Define { target, value: self.expression(part) });
         }
         let spelling = assign_operator(&part);
-        let op = match AccumulateOp::from_name(&spelling) {
-            Some(op) => op,
-            None => {
-                let problem = Diagnostic::error(12, self.span(&part), format!("`{spelling}` does not accumulate"), "unknown here");
-                self.report(match spelling.as_str() {
-                    "-=" => problem.help("accumulate the negated value with `+=`"),
-                    "/=" => problem.help("accumulate the reciprocal with `*=`"),
-                    _ => problem.help("what accumulates is `+= *= min= max= |= &=`"),
-                });
-                AccumulateOp::Add
+        let operator = self.span(&part);
+        let value = self.expression(parts.next()?);
+        let op = AccumulateOp::from_name(&spelling).unwrap_or_else(|| {
+            self.no_accumulation(&spelling, operator, value.span);
+            AccumulateOp::Add
+        });
+        Some(StatementKind::Accumulate { target, op, value })
+    }
+
+    /// `y[i] -= e;`
+    fn no_accumulation(&mut self, spelling: &str, operator: Span, value: Span) {
+        let problem = Diagnostic::error(codes::OPERATOR, operator, format!("`{spelling}` does not accumulate"), "unknown here");
+        self.report(match spelling {
+            "-=" => {
+                let value_text = self.text(value);
+                let simple = value_text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']'));
+                let negated = if simple { format!("-{value_text}") } else { format!("-({value_text})") };
+                problem.suggest_edits("accumulate the negated value", vec![(operator, "+=".into()), (value, negated)])
             }
-        };
-        Some(StatementKind::Accumulate { target, op, value: self.expression(parts.next()?) })
+            "/=" => problem.help("accumulate the reciprocal with `*=`"),
+            _ => problem.help("what accumulates is `+= *= min= max= |= &=`"),
+        });
     }
 
     fn target(&mut self, node: Node<'a>) -> Option<Target> {
@@ -273,7 +283,12 @@ impl<'a> Builder<'a> {
         if self.in_kernel
             && let Some(first) = statements.first()
         {
-            let problem = Diagnostic::error(9, first.span, "a statement inside an `if` of a kernel", "only a value can stand here");
+            let problem = Diagnostic::error(
+                codes::SEQUENTIAL,
+                first.span,
+                "a statement inside an `if` of a kernel",
+                "only a value can stand here",
+            );
             self.report(problem.help("name it with a `let` before, or move the `if` into a `fn`"));
         }
         Some((statements, value))
@@ -317,7 +332,7 @@ impl<'a> Builder<'a> {
                         let function = spelling.trim_end_matches('=').to_string();
                         let message = format!("`{spelling}` accumulates into arrays, in kernels");
                         let hint = format!("write `{} = {function}({}, …)`", name.text, name.text);
-                        self.report(Diagnostic::error(12, operator, message, "unknown here").help(hint));
+                        self.report(Diagnostic::error(codes::OPERATOR, operator, message, "unknown here").help(hint));
                         ExprKind::Error
                     }
                 };
@@ -329,7 +344,7 @@ impl<'a> Builder<'a> {
     fn loop_body(&mut self, node: Node<'a>) -> Option<Block> {
         let block = self.block(node)?;
         if let Some(value) = &block.value {
-            self.report(Diagnostic::error(11, value.span, "a loop has no value", "this value is not used"));
+            self.report(Diagnostic::error(codes::UNUSED_VALUE, value.span, "a loop has no value", "this value is not used"));
         }
         Some(block)
     }
@@ -346,7 +361,8 @@ impl<'a> Builder<'a> {
             let rest_span = self.span(&rest);
             let value = self.operators(Some(Expr { kind: first, span: head }), rest);
             if !last {
-                let problem = Diagnostic::error(11, head.to(rest_span), "the value of this expression is not used", "not used");
+                let problem =
+                    Diagnostic::error(codes::UNUSED_VALUE, head.to(rest_span), "the value of this expression is not used", "not used");
                 self.report(problem.help("a value stands last in its block; a statement ends with `;`"));
             }
             return Some(IfForm::Value(value));
@@ -361,7 +377,8 @@ impl<'a> Builder<'a> {
             }
             _ => {
                 if let Some(value) = value {
-                    let problem = Diagnostic::error(11, value, "the value of this `if` is not used", "this value goes nowhere");
+                    let problem =
+                        Diagnostic::error(codes::UNUSED_VALUE, value, "the value of this `if` is not used", "this value goes nowhere");
                     self.report(
                         problem.help("to compute with it put the whole `if` in parentheses; to give it stand it last, without `;`"),
                     );

@@ -3,7 +3,7 @@
 
 use super::item::binary;
 use super::scan::{Kind, Token};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::types::Reducer;
 
 /// Brackets, reductions in the term of another, unary operators and casts in a row, `else if`s: so many inside one another.
@@ -127,12 +127,12 @@ pub(super) fn exceeded(text: &str, tokens: &[Token]) -> Option<Diagnostic> {
         if level.nesting() > NESTING {
             let message = format!("this is nested more than {NESTING} deep, which is a limit of the compiler");
             let help = "name a part of it with `let`";
-            return Some(Diagnostic::error(6, token.span, message, "one too many").help(help));
+            return Some(Diagnostic::error(codes::NESTING, token.span, message, "one too many").help(help));
         }
         if level.height() > OPERATORS {
             let message = format!("this expression has more than {OPERATORS} operators in a row, which is a limit of the compiler");
             let help = "name parts of it with `let`, or write a reduction";
-            return Some(Diagnostic::error(7, token.span, message, "one too many").help(help));
+            return Some(Diagnostic::error(codes::LENGTH, token.span, message, "one too many").help(help));
         }
         previous = here;
     }

@@ -1,6 +1,6 @@
 //! Numbers as they are written: where one ends, and what is wrong with it. Their values are the checker's matter.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -55,7 +55,7 @@ enum Form {
 /// What is wrong with a number, if anything is.
 pub(super) fn problem(text: &str, span: Span) -> Option<Diagnostic> {
     let shown = super::shown(text);
-    let malformed = |why: String| Some(Diagnostic::error(4, span, format!("`{shown}` is not a number"), why));
+    let malformed = |why: String| Some(Diagnostic::error(codes::NUMBER, span, format!("`{shown}` is not a number"), why));
     let (form, digits, suffix) = if let Some(rest) = text.strip_prefix("0x") {
         let (digits, suffix) = rest.split_at(rest.find(|c: char| c != '_' && !c.is_ascii_hexdigit()).unwrap_or(rest.len()));
         (Form::Hexadecimal, digits, suffix)
@@ -88,8 +88,26 @@ pub(super) fn problem(text: &str, span: Span) -> Option<Diagnostic> {
         None if suffix.starts_with(['e', 'E']) && matches!(form, Form::Integer | Form::Float) => {
             malformed("the exponent has no digits".into())
         }
-        None => malformed(format!("`{}` is not a type", super::shown(suffix))),
+        None => {
+            let problem = malformed(format!("`{}` is not a type", super::shown(suffix)))?;
+            let Some(ty) = foreign_suffix(suffix, integer) else { return Some(problem) };
+            let start = span.start + (text.len() - suffix.len()) as u32;
+            Some(problem.suggest("a suffix is the name of a type", Span { start, ..span }, ty.name()))
+        }
     }
+}
+
+/// The type that a suffix of another language means.
+fn foreign_suffix(suffix: &str, integer: bool) -> Option<Type> {
+    Some(match suffix {
+        "f" | "F" => Type::F32,
+        "h" | "H" => Type::F16,
+        "d" | "D" => Type::F64,
+        "u" | "U" if integer => Type::U32,
+        "l" | "L" | "ll" | "LL" if integer => Type::I64,
+        "ul" | "UL" | "ull" | "ULL" | "lu" | "LU" if integer => Type::U64,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -2,19 +2,22 @@
 //!
 //! Header and statements are parsed one by one; `;` and braces, which nothing else uses, tell where a statement ends.
 
+use super::expected::{Expected, describe, list};
 use super::grammar::{Gk, Rule};
 use super::item::Builder;
 use super::scan::Kind;
+use super::slips::Stop;
 use super::{Context, MOST, Places, is_item_keyword, is_reserved, is_type_or_reducer, shown};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::source::Span;
 use crate::types::{Reducer, Type};
 use pest::Parser;
 use pest::error::{Error, ErrorVariant, InputLocation};
+use std::collections::BTreeSet;
 
 /// Which part of an item is being parsed: what may follow its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Item,
     Header,
     KernelBody,
@@ -37,9 +40,21 @@ impl Context<'_> {
                 _ => (Rule::only_local_statements, Part::FunctionBody),
             };
             let close = self.closing_brace(brace);
+            let mut named = BTreeSet::new();
             for mut piece in self.pieces(brace + 1..close.unwrap_or(self.item.end)) {
                 if problems.len() > MOST {
                     return;
+                }
+                // A statement that uses a reserved word as the name that it is not would only say so again.
+                named.extend(
+                    problems[before..].iter().filter(|problem| problem.code.0 == codes::RESERVED).map(|problem| problem.span()),
+                );
+                // So would the rest of an `if` that went wrong.
+                if problems.len() > before && self.word(piece.start) == "else" {
+                    continue;
+                }
+                if piece.clone().any(|at| named.iter().any(|name: &Span| self.text[name.range()] == *self.word(at))) {
+                    continue;
                 }
                 while let Some(next) = self.check(rule, piece.clone(), part, problems) {
                     piece.start = next;
@@ -52,7 +67,14 @@ impl Context<'_> {
                     Some(close) if close + 1 < self.item.end => {
                         let (span, found) = self.found(close + 1);
                         let expected = "expected an item (`kernel`, `fn` or `const`)";
-                        problems.push(Diagnostic::error(1, span, format!("{expected}, found {found}"), expected));
+                        problems.push(match self.word(close + 1) {
+                            "}" => Diagnostic::error(codes::SYNTAX, span, "unmatched `}`", "nothing opens it").suggest(
+                                "remove it",
+                                span,
+                                "",
+                            ),
+                            _ => Diagnostic::error(codes::SYNTAX, span, format!("{expected}, found {found}"), expected),
+                        });
                     }
                     Some(_) => {}
                 }
@@ -139,9 +161,13 @@ impl Context<'_> {
     /// Cuts a body into statements. A `for`, `while` or `if` that starts one ends it with its last brace.
     fn pieces(&self, body: Places) -> Vec<Places> {
         let mut pieces = Vec::new();
-        let (mut start, mut depth) = (body.start, 0usize);
+        let (mut start, mut depth, mut parentheses) = (body.start, 0usize, 0usize);
         for at in body.clone() {
             let ends = match self.word(at) {
+                "(" | ")" if self.word(start) == "for" => {
+                    parentheses = if self.word(at) == "(" { parentheses + 1 } else { parentheses.saturating_sub(1) };
+                    false
+                }
                 "{" => {
                     depth += 1;
                     false
@@ -153,12 +179,13 @@ impl Context<'_> {
                     let goes_on = next.is_some_and(|token| token.kind == Kind::Sign) || matches!(self.word(at + 1), "else" | "as");
                     depth == 0 && matches!(first, "for" | "while" | "if") && !goes_on
                 }
-                ";" => depth == 0,
+                ";" => depth == 0 && parentheses == 0,
                 _ => false,
             };
             if ends {
                 pieces.push(start..at + 1);
                 start = at + 1;
+                parentheses = 0;
             }
         }
         pieces.push(start..body.end);
@@ -167,7 +194,7 @@ impl Context<'_> {
 
     fn unclosed(&self, brace: usize) -> Diagnostic {
         let (span, found) = self.found(self.item.end);
-        Diagnostic::error(1, span, format!("expected `}}`, found {found}"), "expected `}`")
+        Diagnostic::error(codes::SYNTAX, span, format!("expected `}}`, found {found}"), "expected `}`")
             .label(self.tokens[brace].span, "this brace is not closed")
     }
 
@@ -198,7 +225,7 @@ impl Context<'_> {
             ErrorVariant::ParsingError { positives, .. } => positives,
             ErrorVariant::CustomError { .. } => {
                 let message = "this is nested too deeply for the compiler";
-                return (Diagnostic::error(6, span, message, "somewhere here"), None);
+                return (Diagnostic::error(codes::NESTING, span, message, "somewhere here"), None);
             }
         };
         let mut expected: Vec<Expected> = rules.iter().filter_map(|&rule| describe(rule, part)).collect();
@@ -213,19 +240,20 @@ impl Context<'_> {
         if let Some(problem) = self.misplaced(at, places, part, &expected) {
             return (problem, None);
         }
-        if let Some(previous) = previous
+        let new_line = previous.is_some_and(|previous| self.new_line_between(previous, at));
+        let missing_semicolon = expected.contains(&Expected::Sign(";")) && (new_line || word == "}" || at >= self.tokens.len());
+        let stop = Stop { context: self, at, places: places.clone(), part, expected: &expected };
+        let advice = if missing_semicolon { None } else { stop.advice() };
+        if advice.is_none()
+            && let Some(previous) = previous
             && expected == [Expected::Sign("[")]
             && Reducer::from_name(self.word(previous)).is_some()
-            && word != "("
         {
             return (reserved(self.word(previous), self.tokens[previous].span), None);
         }
-        if is_reserved(word) && (wants_name || wants_value && is_type_or_reducer(word)) {
+        if advice.is_none() && is_reserved(word) && (wants_name || wants_value && is_type_or_reducer(word)) {
             return (reserved(word, span), None);
         }
-
-        let new_line = previous.is_some_and(|previous| self.new_line_between(previous, at));
-        let missing_semicolon = expected.contains(&Expected::Sign(";")) && (new_line || word == "}" || at >= self.tokens.len());
         if missing_semicolon {
             expected = vec![Expected::Sign(";")];
         } else if expected.contains(&Expected::Operator) && expected.len() > 1 {
@@ -233,13 +261,12 @@ impl Context<'_> {
             expected.retain(|e| !matches!(e, Expected::Sign("(" | "[" | "{")) || word == "{");
         }
         let list = list(&expected);
-        let mut problem = Diagnostic::error(1, span, format!("expected {list}, found {found}"), format!("expected {list}"));
+        let mut problem =
+            Diagnostic::error(codes::SYNTAX, span, format!("expected {list}, found {found}"), format!("expected {list}"));
         if let Some(previous) = previous {
             let end = self.tokens[previous].span.end;
             if missing_semicolon {
                 problem = problem.suggest("add the missing `;`", Span { start: end, end }, ";");
-            } else {
-                problem = self.hint(problem, at, places, part, &expected);
             }
             if let Some(open) = self.open_bracket(places.start, at)
                 && (at >= places.end || matches!(word, ";" | "=" | "->" | "{" | "}" | ")" | "]"))
@@ -248,6 +275,9 @@ impl Context<'_> {
                 let open = self.tokens[open].span;
                 problem = problem.label(open, format!("this `{}` is not closed", &self.text[open.range()]));
             }
+        }
+        if let Some(advice) = advice {
+            problem = advice.on(problem);
         }
         let goes_on = missing_semicolon && at < places.end && at > places.start && self.open_bracket(places.start, at).is_none();
         let next = goes_on.then_some(at);
@@ -261,7 +291,7 @@ impl Context<'_> {
     }
 
     /// The innermost bracket that is open at a place.
-    fn open_bracket(&self, from: usize, to: usize) -> Option<usize> {
+    pub(super) fn open_bracket(&self, from: usize, to: usize) -> Option<usize> {
         let mut open = Vec::new();
         for at in from..to.min(self.tokens.len()) {
             match self.word(at) {
@@ -279,26 +309,30 @@ impl Context<'_> {
         let statement = expected.contains(&Expected::Statement) || expected.contains(&Expected::Expression);
         Some(match word {
             "for" | "while" if part == Part::KernelBody && statement => {
-                Diagnostic::error(9, span, format!("a `{word}` loop in a kernel"), "only a `fn` has loops")
+                Diagnostic::error(codes::SEQUENTIAL, span, format!("a `{word}` loop in a kernel"), "only a `fn` has loops")
                     .help("a kernel says what each element is: `y[i] = …;` holds for every `i`, and `sum[j] …` reduces")
             }
             "mut" if part == Part::KernelBody => {
                 let after = self.tokens.get(at + 1).map_or(span.end, |token| token.span.start);
-                Diagnostic::error(9, span, "a `let mut` in a kernel", "only a `fn` has variables that change").suggest(
+                Diagnostic::error(codes::SEQUENTIAL, span, "a `let mut` in a kernel", "only a `fn` has variables that change").suggest(
                     "remove `mut`",
                     Span { end: after, ..span },
                     "",
                 )
             }
             "=" if part == Part::KernelBody && self.first_is_if(at) => {
-                Diagnostic::error(9, span, "a statement inside an `if` of a kernel", "only a value can stand here")
+                Diagnostic::error(codes::SEQUENTIAL, span, "a statement inside an `if` of a kernel", "only a value can stand here")
                     .help("in a kernel `if` chooses between values: `y[i] = if c { a } else { b };`")
             }
             // What stands there is an expression: perhaps a comparison instead of a definition.
             ";" if part != Part::Item && part != Part::Header && expected.contains(&Expected::Sign("}")) => {
                 let equals = (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
                 let span = self.tokens[equals].span;
-                Diagnostic::error(1, span, "expected `=`, found `==`", "expected `=`").suggest("`=` defines, `==` compares", span, "=")
+                Diagnostic::error(codes::SYNTAX, span, "expected `=`, found `==`", "expected `=`").suggest(
+                    "`=` defines, `==` compares",
+                    span,
+                    "=",
+                )
             }
             _ => return None,
         })
@@ -321,67 +355,10 @@ impl Context<'_> {
         }
         false
     }
-
-    /// Help for common slips.
-    fn hint(&self, problem: Diagnostic, at: usize, places: &Places, part: Part, expected: &[Expected]) -> Diagnostic {
-        let (word, before) = (self.word(at), if at > places.start { self.word(at - 1) } else { "" });
-        let earlier = if at >= places.start + 2 { self.word(at - 2) } else { "" };
-        let (span, next) = (problem.span(), self.word(at + 1));
-        let operator = expected.contains(&Expected::Operator);
-        match word {
-            "=" if operator && self.compares(places.start, at) => problem.suggest("`==` compares", span, "=="),
-            "=" if operator && part == Part::FunctionBody && before == "]" => {
-                problem.help("a `fn` works on scalars: it has no arrays to define")
-            }
-            "==" if expected.contains(&Expected::Sign("=")) => problem.suggest("`=` defines, `==` compares", span, "="),
-            ";" if operator && expected.contains(&Expected::Sign("}")) => match next {
-                "}" => problem.suggest("a final expression has no `;`", span, ""),
-                _ => problem.help("a statement names what it defines: `y[i] = …;`, `let s = …;`"),
-            },
-            "and" if operator => problem.suggest("`&&` is the logical and", span, "&&"),
-            "or" if operator => problem.suggest("`||` is the logical or", span, "||"),
-            "." if operator && next.starts_with(char::is_alphabetic) && !before.starts_with(|c: char| c.is_ascii_digit()) => {
-                problem.help("there are no methods: write `f(x)` for `x.f()`")
-            }
-            "*" if before == "*" => problem.help("a power is written `pow(x, y)`"),
-            "|" if operator => problem.help("a bit-or in a subscript stands in parentheses: a `|` begins a boundary rule"),
-            ":" if operator => problem.help("a choice is written `if c { a } else { b }`"),
-            "(" if Reducer::from_name(before).is_some() => {
-                problem.help(format!("a reduction names its variables in brackets: `{before}[i] x[i]`"))
-            }
-            "]" if before == "[" && Reducer::from_name(earlier).is_some() => {
-                problem.help(format!("a reduction names its variables: `{earlier}[i] x[i]`"))
-            }
-            "]" if before == "[" && Type::from_name(earlier).is_some() => problem.help("a scalar's type has no brackets"),
-            "]" if before == "[" => problem.help("an array is read with one subscript for each dimension"),
-            "{" if part == Part::Header && expected.contains(&Expected::Sign("->")) => {
-                problem.help("what it gives stands after `->`: a type, or in a kernel also `y: f32[n]`")
-            }
-            _ if before == "return" => problem.help("there is no `return`: the last expression, without `;`, is the value"),
-            _ => problem,
-        }
-    }
-
-    /// Whether a `=` at a place can only be meant to compare: it stands in parentheses, or in the condition of an `if`, a
-    /// `while` or a `where`.
-    fn compares(&self, from: usize, at: usize) -> bool {
-        let mut open = 0usize;
-        for before in (from..at).rev() {
-            match self.word(before) {
-                ")" | "]" | "}" => open += 1,
-                "(" if open == 0 => return true,
-                "[" | "{" if open == 0 => return false,
-                "(" | "[" | "{" => open -= 1,
-                "if" | "while" | "where" if open == 0 => return true,
-                _ => {}
-            }
-        }
-        false
-    }
 }
 
 /// A reserved word where a name should be.
-pub(super) fn reserved(word: &str, span: Span) -> Diagnostic {
+pub(crate) fn reserved(word: &str, span: Span) -> Diagnostic {
     let what = if Type::from_name(word).is_some() {
         "the name of an element type"
     } else if Reducer::from_name(word).is_some() {
@@ -389,7 +366,7 @@ pub(super) fn reserved(word: &str, span: Span) -> Diagnostic {
     } else {
         "a word of the language"
     };
-    let problem = Diagnostic::error(3, span, format!("`{word}` is reserved"), what);
+    let problem = Diagnostic::error(codes::RESERVED, span, format!("`{word}` is reserved"), what);
     problem.suggest("another name will do", span, format!("{word}_"))
 }
 
@@ -398,111 +375,5 @@ fn closing(open: &str) -> &'static str {
         "(" => ")",
         "[" => "]",
         _ => "}",
-    }
-}
-
-/// What could stand at a place, in the order in which messages list it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Expected {
-    Item,
-    Statement,
-    Target,
-    Name,
-    Type,
-    Expression,
-    Operator,
-    Assignment,
-    Sign(&'static str),
-}
-
-fn describe(rule: Rule, part: Part) -> Option<Expected> {
-    use Expected::*;
-    Some(match rule {
-        Rule::item | Rule::kernel | Rule::function | Rule::constant | Rule::KERNEL | Rule::FN | Rule::CONST | Rule::only_item => Item,
-        Rule::statements
-        | Rule::statement
-        | Rule::local_statements
-        | Rule::local_statement
-        | Rule::local_let
-        | Rule::local_if
-        | Rule::LET
-        | Rule::let_array
-        | Rule::let_several
-        | Rule::while_loop
-        | Rule::for_loop
-        | Rule::WHILE
-        | Rule::FOR
-        | Rule::only_statements
-        | Rule::only_local_statements => Statement,
-        Rule::definition | Rule::assignment | Rule::target => Target,
-        Rule::name | Rule::parameter | Rule::index_variable | Rule::word => Name,
-        Rule::type_expression | Rule::type_name | Rule::element_type | Rule::results => Type,
-        Rule::expression
-        | Rule::index_expression
-        | Rule::term
-        | Rule::operand
-        | Rule::final_value
-        | Rule::subscript
-        | Rule::target_subscript
-        | Rule::argument
-        | Rule::parenthesised
-        | Rule::conditional
-        | Rule::reduction
-        | Rule::reducer
-        | Rule::path
-        | Rule::call_or_read
-        | Rule::truth
-        | Rule::limit
-        | Rule::range
-        | Rule::index_range
-        | Rule::unary_operator => Expression,
-        Rule::number => Expression,
-        Rule::binary_operator | Rule::index_operator | Rule::term_operator | Rule::AS | Rule::continuation => Operator,
-        Rule::assign_operator => Assignment,
-        Rule::block | Rule::OPEN_BRACE => Sign("{"),
-        Rule::parameters | Rule::OPEN_PAREN | Rule::arguments | Rule::several => Sign("("),
-        Rule::dims | Rule::subscripts | Rule::target_subscripts | Rule::OPEN_BRACKET => Sign("["),
-        Rule::CLOSE_PAREN => Sign(")"),
-        Rule::CLOSE_BRACKET => Sign("]"),
-        Rule::CLOSE_BRACE => Sign("}"),
-        Rule::COMMA => Sign(","),
-        Rule::SEMICOLON => Sign(";"),
-        Rule::COLON => Sign(":"),
-        Rule::EQUALS => Sign("="),
-        Rule::ARROW => Sign("->"),
-        Rule::BAR | Rule::boundary => Sign("|"),
-        Rule::TO => Sign(".."),
-        Rule::TO_INCLUDED => Sign("..="),
-        Rule::IN => Sign("in"),
-        Rule::IF | Rule::filter => Sign("if"),
-        Rule::ELSE => Sign("else"),
-        Rule::WHERE | Rule::conditions => Sign("where"),
-        Rule::MUT => return None,
-        Rule::EOI => match part {
-            Part::Item => Item,
-            Part::Header => Sign("{"),
-            Part::KernelBody | Part::FunctionBody => Sign("}"),
-        },
-        _ => return None,
-    })
-}
-
-fn list(expected: &[Expected]) -> String {
-    let one = |expected: &Expected| match expected {
-        Expected::Item => "an item (`kernel`, `fn` or `const`)".to_string(),
-        Expected::Statement => "a statement".to_string(),
-        Expected::Target | Expected::Name => "a name".to_string(),
-        Expected::Type => "a type".to_string(),
-        Expected::Expression => "an expression".to_string(),
-        Expected::Operator => "an operator".to_string(),
-        Expected::Assignment => "`+=` or its like".to_string(),
-        Expected::Sign(sign) => format!("`{sign}`"),
-    };
-    let mut words: Vec<String> = expected.iter().map(one).collect();
-    words.dedup();
-    match words.as_slice() {
-        [] => "something else".into(),
-        [only] => only.clone(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
 }

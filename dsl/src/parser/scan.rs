@@ -3,7 +3,7 @@
 //! expected thing is missing and where the next statement begins. Never recursive.
 
 use super::literal;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::source::Span;
 
 /// Comments may be nested this deep.
@@ -47,7 +47,7 @@ const SIGNS: [&str; 24] = [
     "..=", "...", "<<=", ">>=", "->", "=>", "::", "..", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "+=", "-=", "*=", "/=", "%=",
     "&=", "|=", "^=",
 ];
-const SINGLE_SIGNS: &[u8] = b"()[]{},;:=+-*/%&|^!<>@.";
+const SINGLE_SIGNS: &[u8] = b"()[]{},;:=+-*/%&|^!<>@.?";
 
 pub(super) fn scan(text: &str, problems: &mut Vec<Diagnostic>) -> Scan {
     let bytes = text.as_bytes();
@@ -82,10 +82,13 @@ pub(super) fn scan(text: &str, problems: &mut Vec<Diagnostic>) -> Scan {
             }
             b'0'..=b'9' => {
                 at = literal::end(bytes, at);
-                if let Some(problem) = literal::problem(&text[start..at], Span::new(start, at)) {
-                    problems.push(problem);
+                match literal::problem(&text[start..at], Span::new(start, at)) {
+                    Some(problem) => {
+                        problems.push(problem);
+                        Kind::Bad
+                    }
+                    None => Kind::Number,
                 }
-                Kind::Number
             }
             b if b.is_ascii_alphabetic() || b == b'_' || text[at..].starts_with(char::is_alphabetic) => {
                 at += text[at..].find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len() - at);
@@ -100,6 +103,11 @@ pub(super) fn scan(text: &str, problems: &mut Vec<Diagnostic>) -> Scan {
                 if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(sign.as_bytes())) {
                     at += sign.len();
                     Kind::Sign
+                } else if let Some(length) = quoted(&text[at..]) {
+                    at += length;
+                    let problem = Diagnostic::error(codes::CHARACTER, Span::new(start, at), "there are no texts in gk", "a text");
+                    problems.push(problem.help("numbers and truth values are all there is"));
+                    Kind::Bad
                 } else if SINGLE_SIGNS.contains(&b) {
                     at += 1;
                     Kind::Sign
@@ -118,6 +126,13 @@ pub(super) fn scan(text: &str, problems: &mut Vec<Diagnostic>) -> Scan {
     scan
 }
 
+/// The length of `"text"` or `'c'` on one line.
+fn quoted(text: &str) -> Option<usize> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let line = text[1..].split('\n').next()?;
+    line.find(quote).map(|end| end + 2)
+}
+
 /// The end of the comment that starts at `start`.
 fn block_comment(bytes: &[u8], start: usize) -> Result<usize, Diagnostic> {
     let (mut at, mut depth) = (start + 2, 1);
@@ -132,7 +147,7 @@ fn block_comment(bytes: &[u8], start: usize) -> Result<usize, Diagnostic> {
             depth += 1;
             if depth > COMMENT_NESTING {
                 let message = format!("comments are nested more than {COMMENT_NESTING} deep");
-                return Err(Diagnostic::error(6, Span::new(at, at + 2), message, "one too many"));
+                return Err(Diagnostic::error(codes::NESTING, Span::new(at, at + 2), message, "one too many"));
             }
             at += 2;
         } else {
@@ -140,11 +155,11 @@ fn block_comment(bytes: &[u8], start: usize) -> Result<usize, Diagnostic> {
         }
     }
     let help = "comments nest: each `/*` needs a `*/` of its own";
-    Err(Diagnostic::error(5, Span::new(start, start + 2), "this comment has no end", "starts here").help(help))
+    Err(Diagnostic::error(codes::COMMENT, Span::new(start, start + 2), "this comment has no end", "starts here").help(help))
 }
 
 fn foreign_name(text: &str, span: Span) -> Diagnostic {
-    let problem = Diagnostic::error(2, span, format!("`{}` is not a name", super::shown(text)), "not ASCII");
+    let problem = Diagnostic::error(codes::CHARACTER, span, format!("`{}` is not a name", super::shown(text)), "not ASCII");
     match text {
         "π" => problem.suggest("the constant is called", span, "PI"),
         _ => problem.help("names are made of ASCII letters, digits and `_`"),
@@ -179,9 +194,9 @@ fn foreign_character(c: char, span: Span) -> Diagnostic {
     if let Some((_, name, replacement)) = LOOKALIKES.iter().find(|(other, ..)| *other == c) {
         let message = format!("{name} (U+{:04X}) has no meaning here", c as u32);
         return match *replacement {
-            "" => Diagnostic::error(2, span, message, "unexpected").suggest("remove it", span, ""),
-            " " => Diagnostic::error(2, span, message, "unexpected").suggest("use an ordinary space", span, " "),
-            ascii => Diagnostic::error(2, span, message, "unexpected").suggest(format!("write `{ascii}`"), span, ascii),
+            "" => Diagnostic::error(codes::CHARACTER, span, message, "unexpected").suggest("remove it", span, ""),
+            " " => Diagnostic::error(codes::CHARACTER, span, message, "unexpected").suggest("use an ordinary space", span, " "),
+            ascii => Diagnostic::error(codes::CHARACTER, span, message, "unexpected").suggest(format!("write `{ascii}`"), span, ascii),
         };
     }
     let shown = if c.is_control() || c.is_whitespace() || !c.is_ascii() && c.escape_debug().count() > 1 {
@@ -189,11 +204,10 @@ fn foreign_character(c: char, span: Span) -> Diagnostic {
     } else {
         format!("character `{c}`")
     };
-    let problem = Diagnostic::error(2, span, format!("unexpected {shown}"), "unexpected");
+    let problem = Diagnostic::error(codes::CHARACTER, span, format!("unexpected {shown}"), "unexpected");
     match c {
         '~' => problem.suggest("`!` inverts bits", span, "!"),
         '#' => problem.help("attributes are written `@name`, comments `// text`"),
-        '?' => problem.help("a choice is written `if c { a } else { b }`"),
         '"' | '\'' => problem.help("there are no texts in gk"),
         _ => problem,
     }

@@ -6,17 +6,17 @@ use crate::types::{BinaryOp, Builtin, Type, UnaryOp};
 use std::collections::HashMap;
 
 /// A small generator of pseudo-random numbers (splitmix64).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E3779B97F4A7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58476D1CE4E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D049BB133111EB);
         (z ^ (z >> 31)) % limit
     }
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(super) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len() as u64) as usize]
     }
 }
@@ -71,16 +71,18 @@ fn program(random: &mut Random) -> String {
 }
 
 /// Carries a kernel out on zeros; panics where a proved subscript leaves its array.
-struct Run<'k> {
-    kernel: &'k Kernel,
-    dims: Vec<i64>,
-    k: i64,
-    variables: HashMap<VariableId, i64>,
-    text: &'k str,
+pub(super) struct Run<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) dims: Vec<i64>,
+    pub(super) k: i64,
+    pub(super) variables: HashMap<VariableId, i64>,
+    pub(super) text: &'k str,
+    /// Whether a read without a rule was outside of its array.
+    pub(super) outside: bool,
 }
 
 impl Run<'_> {
-    fn value(&mut self, id: ExprId) -> i64 {
+    pub(super) fn value(&mut self, id: ExprId) -> i64 {
         let expr = &self.kernel.exprs[id];
         match &expr.kind {
             ExprKind::Literal(Literal::Int(value)) => *value as i64,
@@ -111,6 +113,7 @@ impl Run<'_> {
                     let index = self.value(subscript.index);
                     let extent = self.value(self.kernel.arrays[*array].shape[axis]);
                     let inside = 0 <= index && index < extent;
+                    self.outside |= !inside;
                     assert!(
                         inside || subscript.bounds != Bounds::Proved,
                         "{index} of {extent}, {:?}, k = {}: {}",
@@ -147,6 +150,7 @@ fn binary(op: BinaryOp, a: i64, b: i64) -> i64 {
         BinaryOp::Mul => a.wrapping_mul(b),
         BinaryOp::Div => a.checked_div(b).unwrap_or(0),
         BinaryOp::Rem => a.checked_rem(b).unwrap_or(0),
+        BinaryOp::BitAnd => a & b,
         BinaryOp::Eq => i64::from(a == b),
         BinaryOp::Ne => i64::from(a != b),
         BinaryOp::Lt => i64::from(a < b),
@@ -177,7 +181,7 @@ fn carry_out(kernel: &Kernel, text: &str) {
         for m in 0..5 {
             for k in [0, 1, 3, -2, i64::MAX, i64::MIN] {
                 let dims = kernel.dims.iter().map(|(_, dim)| if dim.name == "n" { n } else { m }).collect();
-                let mut run = Run { kernel, dims, k, variables: HashMap::new(), text };
+                let mut run = Run { kernel, dims, k, variables: HashMap::new(), text, outside: false };
                 let shapes = kernel.arrays.iter().flat_map(|(_, array)| array.shape.clone());
                 let given = shapes.into_iter().all(|extent| run.value(extent) >= 0);
                 if !given || !kernel.conditions.iter().all(|condition| run.value(condition.holds) != 0) {

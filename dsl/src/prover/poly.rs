@@ -51,6 +51,15 @@ impl Poly {
         }
     }
 
+    /// The atom, if it is nothing else.
+    pub(crate) fn as_atom(&self) -> Option<Atom> {
+        let mut terms = self.terms.iter();
+        match (terms.next(), terms.next()) {
+            (Some((monomial, 1)), None) if monomial.len() == 1 => monomial.first().copied(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn atoms(&self) -> impl Iterator<Item = Atom> {
         self.terms.keys().flatten().copied()
     }
@@ -118,6 +127,27 @@ impl Poly {
         Some(Poly { terms })
     }
 
+    /// Divided by a polynomial, if that leaves nothing.
+    pub(crate) fn divided_by(&self, by: &Poly) -> Option<Poly> {
+        // Degree first, then the order of atoms: products keep this order, so leading terms divide leading terms.
+        let leading = |poly: &Poly| {
+            let term = poly.terms.iter().max_by_key(|(monomial, _)| (monomial.len(), *monomial));
+            term.map(|(monomial, &coefficient)| (monomial.clone(), coefficient))
+        };
+        let (divisor, factor) = leading(by)?;
+        let (mut rest, mut result) = (self.clone(), Poly::default());
+        for _ in 0..MAX_TERMS {
+            let Some((monomial, coefficient)) = leading(&rest) else { return Some(result) };
+            if coefficient % factor != 0 {
+                return None;
+            }
+            let step = Poly { terms: BTreeMap::from([(quotient(&monomial, &divisor)?, coefficient / factor)]) };
+            rest = rest.plus(&step.times(by)?, -1)?;
+            result = result.plus(&step, 1)?;
+        }
+        None
+    }
+
     /// With an atom replaced by a polynomial.
     pub(crate) fn substitute(&self, atom: Atom, by: &Poly) -> Option<Poly> {
         let mut result = Poly::default();
@@ -181,6 +211,18 @@ mod tests {
         assert_eq!(product.coefficient(&[1, 1]), -1);
         assert_eq!(product.coefficient(&[0, 1]), 0);
         assert_eq!(product.substitute(0, &y).unwrap(), Poly::default());
+    }
+
+    #[test]
+    fn division() {
+        let (x, y) = (Poly::atom(0), Poly::atom(1));
+        let (a, b) = (x.plus(&y, -2).unwrap().shifted(1).unwrap(), y.shifted(3).unwrap());
+        let product = a.times(&b).unwrap();
+        assert_eq!(product.divided_by(&a), Some(b.clone()));
+        assert_eq!(product.divided_by(&b), Some(a.clone()));
+        assert_eq!(product.shifted(1).unwrap().divided_by(&a), None);
+        assert_eq!(Poly::default().divided_by(&a), Some(Poly::default()));
+        assert_eq!(a.divided_by(&Poly::default()), None);
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub(crate) fn progression(solver: &mut Solver, variables: &[Ranged], index: Expr
     for ranged in variables {
         let atom = terms.variable(ranged.variable);
         if !start.mentions(atom) {
+            // The variable may still hide in an atom, or have gone: what it runs through is met more than once.
+            if crate::check::walk::mentions(terms.kernel, index, ranged.variable) {
+                return None;
+            }
             continue;
         }
         let (lo, hi) = (terms.term(ranged.lo).poly, terms.term(ranged.hi).poly);
@@ -70,59 +74,92 @@ pub(crate) fn progression(solver: &mut Solver, variables: &[Ranged], index: Expr
 }
 
 /// Whether progressions divide `0..extent`: each value belongs to exactly one.
+///
+/// They are laid end to end from 0: what begins where the ones before end is a segment, or a set of progressions of one
+/// literal stride whose starts are a full set of consecutive residues, which together are a segment.
 pub(crate) fn partition(solver: &mut Solver, parts: &[&Progression], extent: ExprId) -> bool {
     let extent = solver.terms.term(extent).poly;
-    segments(solver, parts, &extent).unwrap_or(false) || residues(solver, parts, &extent).unwrap_or(false)
+    if let [part] = parts
+        && part.start == Poly::default()
+        && part.stride == Poly::constant(1)
+        && part.count == extent
+    {
+        return true; // the whole axis
+    }
+    let ends: Vec<Poly> = parts.iter().map(|part| part.start.clone()).chain([extent.clone()]).collect();
+    let mut walk = Walk { solver, ends };
+    walk.from(Poly::default(), parts.to_vec(), &extent)
 }
 
-fn equal(solver: &mut Solver, a: &Poly, b: &Poly) -> bool {
-    a == b || {
-        let (up, down) = (a.plus(b, -1), b.plus(a, -1));
-        solver.proves(BTreeSet::new(), up) && solver.proves(BTreeSet::new(), down)
-    }
+/// The walk along an axis.
+struct Walk<'s, 'k> {
+    solver: &'s mut Solver<'k>,
+    /// Where something may begin: all starts, and the extent.
+    ends: Vec<Poly>,
 }
 
-/// Segments that follow one another from 0 to the extent.
-fn segments(solver: &mut Solver, parts: &[&Progression], extent: &Poly) -> Option<bool> {
-    let one = Poly::constant(1);
-    if parts.iter().any(|part| part.stride != one && part.count != one) {
-        return Some(false);
+impl Walk<'_, '_> {
+    fn proves(&mut self, poly: Option<Poly>) -> bool {
+        self.solver.proves(BTreeSet::new(), poly)
     }
-    let mut left: Vec<&Progression> = parts.to_vec();
-    let mut at = Poly::default();
-    while !left.is_empty() {
-        let next =
-            left.iter().position(|part| part.start == at).or_else(|| left.iter().position(|part| equal(solver, &part.start, &at)));
-        let Some(next) = next else { return Some(false) };
-        let part = left.remove(next);
-        if !solver.proves(BTreeSet::new(), Some(part.count.clone())) {
-            return Some(false);
+
+    fn equal(&mut self, a: &Poly, b: &Poly) -> bool {
+        a == b || self.proves(a.plus(b, -1)) && self.proves(b.plus(a, -1))
+    }
+
+    /// Whether some parts fill everything from a place on.
+    fn from(&mut self, at: Poly, left: Vec<&Progression>, extent: &Poly) -> bool {
+        if left.is_empty() {
+            return self.equal(&at, extent);
         }
-        at = at.plus(&part.count, 1)?;
+        let here: Vec<usize> = (0..left.len()).filter(|&part| left[part].start == at).collect();
+        let here = if here.is_empty() { (0..left.len()).filter(|&part| self.equal(&left[part].start, &at)).collect() } else { here };
+        for part in here {
+            let Some((members, end)) = self.segment(&left, part) else { continue };
+            let rest: Vec<&Progression> = (0..left.len()).filter(|other| !members.contains(other)).map(|other| left[other]).collect();
+            // A segment of no length leaves the place to others that begin there.
+            if self.from(end, rest, extent) {
+                return true;
+            }
+        }
+        false
     }
-    Some(equal(solver, &at, extent))
-}
 
-/// One progression per residue of a common literal stride, each as long as the extent asks for.
-fn residues(solver: &mut Solver, parts: &[&Progression], extent: &Poly) -> Option<bool> {
-    let stride = parts.first()?.stride.as_constant()?;
-    if stride != parts.len() as i128 || parts.iter().any(|part| part.stride.as_constant() != Some(stride)) {
-        return Some(false);
+    /// The segment that begins with a part: its members and its end.
+    fn segment(&mut self, left: &[&Progression], first: usize) -> Option<(Vec<usize>, Poly)> {
+        let part = left[first];
+        let one = Poly::constant(1);
+        if part.stride == one || part.count == one {
+            return self.proves(Some(part.count.clone())).then(|| Some((vec![first], part.start.plus(&part.count, 1)?)))?;
+        }
+        let stride = part.stride.as_constant().filter(|stride| (2..=64).contains(stride))?;
+        let mut members = vec![first];
+        for residue in 1..stride {
+            let start = part.start.shifted(residue)?;
+            let fits = |other: &usize| left[*other].start == start && left[*other].stride == part.stride;
+            members.push((0..left.len()).find(fits)?);
+        }
+        let counts: Vec<&Poly> = members.iter().map(|&member| &left[member].count).collect();
+        if counts.iter().all(|&count| *count == part.count) {
+            return self
+                .proves(Some(part.count.clone()))
+                .then(|| Some((members, part.start.plus(&part.count.times(&part.stride)?, 1)?)))?;
+        }
+        let ends = self.ends.clone();
+        let end = ends.into_iter().find(|end| members.iter().all(|&member| self.shares(left[member], stride, end)))?;
+        Some((members, end))
     }
-    let mut starts: Vec<i128> = parts.iter().map(|part| part.start.as_constant()).collect::<Option<_>>()?;
-    starts.sort_unstable();
-    if starts.iter().enumerate().any(|(at, &start)| start != at as i128) {
-        return Some(false);
-    }
-    // The count is the extent's share: extent - start, divided by the stride, rounded up.
-    Some(parts.iter().all(|part| {
-        let shared = || {
-            let end = part.count.times(&part.stride)?.plus(&part.start, 1)?;
-            Some((end.plus(extent, -1)?, extent.plus(&end, -1)?.shifted(stride - 1)?))
+
+    /// Whether a progression has all its values up to an end, and none behind: its count is `end - start`, divided by the
+    /// stride, rounded up.
+    fn shares(&mut self, part: &Progression, stride: i128, end: &Poly) -> bool {
+        let own = || {
+            let last = part.count.times(&part.stride)?.plus(&part.start, 1)?;
+            Some((last.plus(end, -1)?, end.plus(&last, -1)?.shifted(stride - 1)?))
         };
-        let Some((covers, fits)) = shared() else { return false };
-        solver.proves(BTreeSet::new(), Some(covers)) && solver.proves(BTreeSet::new(), Some(fits))
-    }))
+        let Some((covers, fits)) = own() else { return false };
+        self.proves(Some(covers)) && self.proves(Some(fits))
+    }
 }
 
 /// Calls `f` for each point of a box of ranges until it says to stop.

@@ -148,62 +148,129 @@ fn evaluate(
 }
 
 /// Looks for extents and index values that satisfy a scope and a kernel's conditions and put `index` outside of
-/// `0..extent`. Without an extent: that make `index` negative. Prefers arrays that have elements.
+/// `0..extent`. Without an extent: that make `index` negative. Prefers arrays that have elements. All small values are tried,
+/// then some larger ones.
 pub(crate) fn counterexample(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>) -> Option<Counterexample> {
     super::effort::question();
-    let any = find(kernel, scope, index, extent, 0)?;
+    let search = Search::new(kernel, scope, index, extent)?;
+    let near: Vec<i128> = (0..=search.related.names.limit(LARGEST, 4096)).collect();
+    let Some(any) = search.find(&near, 0, Reach::All) else {
+        super::effort::question();
+        return search.find(&search.far(), 1, Reach::Some).or_else(|| search.find(&search.far(), 0, Reach::Some));
+    };
     if any.extent > 0 || extent.is_none() {
         return Some(any);
     }
-    find(kernel, scope, index, extent, 1).or(Some(any))
+    search.find(&near, 1, Reach::All).or(Some(any))
 }
 
-fn find(kernel: &Kernel, scope: &[Scope], index: ExprId, extent: Option<ExprId>, least: i128) -> Option<Counterexample> {
-    let mut roots = vec![index];
-    roots.extend(extent);
-    for entry in scope {
-        match entry {
-            Scope::Range(ranged) => roots.extend([ranged.lo, ranged.hi]),
-            Scope::Guard(condition, _) => roots.push(*condition),
-        }
-    }
-    let scalar = |root: &ExprId| walk::any(kernel, *root, |kind| matches!(kind, ExprKind::Scalar(_)));
-    if roots.iter().any(scalar) {
-        return None; // a matter of the call
-    }
-    let Related { conditions, shapes, names } = related(kernel, &roots)?;
-    let mut trial = Trial::new(kernel);
-    let limit = names.limit(LARGEST, 4096);
-    for sum in 0..=limit * names.len() as i128 {
-        let mut values = vec![0; names.len()];
-        let found = compositions(&mut values, 0, sum, limit, &mut |values| {
-            names.set(&mut trial, values);
-            let holds = conditions.iter().all(|&condition| trial.value(condition) == Some(1))
-                && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0));
-            if !holds || extent.is_some_and(|extent| trial.value(extent).is_some_and(|extent| extent < least)) {
-                return trial.budget == 0;
+/// Which values of a variable are tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The first 64.
+    All,
+    /// Those near the ends, the middle, and the literals of the program.
+    Some,
+}
+
+/// A search for values that put an index outside of its array.
+struct Search<'k, 's> {
+    kernel: &'k Kernel,
+    scope: &'s [Scope],
+    index: ExprId,
+    extent: Option<ExprId>,
+    related: Related,
+    /// Literals that occur in what has to do with it.
+    literals: BTreeSet<i128>,
+}
+
+impl<'k, 's> Search<'k, 's> {
+    /// `None` if it is a matter of scalars, or of floats.
+    fn new(kernel: &'k Kernel, scope: &'s [Scope], index: ExprId, extent: Option<ExprId>) -> Option<Self> {
+        let mut roots = vec![index];
+        roots.extend(extent);
+        for entry in scope {
+            match entry {
+                Scope::Range(ranged) => roots.extend([ranged.lo, ranged.hi]),
+                Scope::Guard(condition, _) => roots.push(*condition),
             }
-            trial.variables.clear();
-            attempt(&mut trial, scope, index, extent).is_some()
+        }
+        let scalar = |root: &ExprId| walk::any(kernel, *root, |kind| matches!(kind, ExprKind::Scalar(_)));
+        if roots.iter().any(scalar) {
+            return None; // a matter of the call
+        }
+        let related = related(kernel, &roots)?;
+        let mut literals = BTreeSet::new();
+        for root in roots.iter().chain(&related.conditions).chain(&related.shapes) {
+            walk::each(kernel, *root, |id| match kernel.exprs[id].kind {
+                ExprKind::Literal(Literal::Int(value)) if (2..=1 << 20).contains(&value.abs()) => {
+                    literals.insert(value.abs());
+                }
+                _ => {}
+            });
+        }
+        Some(Search { kernel, scope, index, extent, related, literals })
+    }
+
+    /// Values beyond the small ones: near literals and their multiples, and some others; so many that all combinations can
+    /// be tried.
+    fn far(&self) -> Vec<i128> {
+        let near_literals = self.literals.iter().take(8).flat_map(|&literal| {
+            [literal, literal - 1, literal + 1, 2 * literal, literal + 2, 2 * literal + 1, 3 * literal, 4 * literal]
         });
-        if found || trial.budget == 0 {
-            break;
+        let mut values: Vec<i128> = Vec::new();
+        for value in [1, 2, 0, 7].into_iter().chain(near_literals).chain([8, 16, 3, 9, 12, 33, 4, 5, 10, 17, 24, 64, 6, 11, 100]) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
         }
-    }
-    let value = trial.value(index)?;
-    let limit = match extent {
-        Some(extent) => trial.value(extent)?,
-        None => 0,
-    };
-    let wrong = value < 0 || extent.is_some() && value >= limit;
-    let mut variables = Vec::new();
-    for entry in scope {
-        if let Scope::Range(ranged) = entry {
-            variables.push((ranged.variable, *trial.variables.get(&ranged.variable)?));
+        let names = self.related.names.len() as u32;
+        while values.len() > 2 && values.len().checked_pow(names).is_none_or(|count| count > 4096) {
+            values.pop();
         }
+        values.sort_unstable();
+        values
     }
-    let holds = wrong && satisfied(&mut trial, scope, &conditions, &shapes);
-    holds.then_some(Counterexample { value, extent: limit, dims: trial.dims, scalars: trial.scalars, variables })
+
+    /// Tries values of dims, smallest sums first, in arrays of at least some extent.
+    fn find(&self, candidates: &[i128], least: i128, reach: Reach) -> Option<Counterexample> {
+        let Related { conditions, shapes, names } = &self.related;
+        let (kernel, scope, index, extent) = (self.kernel, self.scope, self.index, self.extent);
+        let mut trial = Trial::new(kernel);
+        let mut attempt = Attempt { index, extent, literals: &self.literals, reach };
+        let limit = candidates.len() as i128 - 1;
+        for sum in 0..=limit * names.len() as i128 {
+            let mut places = vec![0; names.len()];
+            let found = compositions(&mut places, 0, sum, limit, &mut |places| {
+                let values: Vec<i128> = places.iter().map(|&place| candidates[place as usize]).collect();
+                names.set(&mut trial, &values);
+                let holds = conditions.iter().all(|&condition| trial.value(condition) == Some(1))
+                    && shapes.iter().all(|&shape| trial.value(shape).is_some_and(|extent| extent >= 0));
+                if !holds || extent.is_some_and(|extent| trial.value(extent).is_some_and(|extent| extent < least)) {
+                    return trial.budget == 0;
+                }
+                trial.variables.clear();
+                attempt.run(&mut trial, scope).is_some()
+            });
+            if found || trial.budget == 0 {
+                break;
+            }
+        }
+        let value = trial.value(index)?;
+        let limit = match extent {
+            Some(extent) => trial.value(extent)?,
+            None => 0,
+        };
+        let wrong = value < 0 || extent.is_some() && value >= limit;
+        let mut variables = Vec::new();
+        for entry in scope {
+            if let Scope::Range(ranged) = entry {
+                variables.push((ranged.variable, *trial.variables.get(&ranged.variable)?));
+            }
+        }
+        let holds = wrong && satisfied(&mut trial, scope, conditions, shapes);
+        holds.then_some(Counterexample { value, extent: limit, dims: trial.dims, scalars: trial.scalars, variables })
+    }
 }
 
 /// Checks a counterexample from scratch.
@@ -329,36 +396,61 @@ pub(crate) fn compositions(values: &mut Vec<i128>, at: usize, sum: i128, limit: 
     false
 }
 
-/// Tries all values of the variables of a scope; stops at the first that is wrong, leaving the values in the trial.
-fn attempt(trial: &mut Trial, scope: &[Scope], index: ExprId, extent: Option<ExprId>) -> Option<()> {
-    let Some((first, rest)) = scope.split_first() else {
-        let value = trial.value(index)?;
-        let wrong = match extent {
-            Some(extent) => {
-                let extent = trial.value(extent)?;
-                value < 0 || value >= extent
-            }
-            None => value < 0,
-        };
-        return wrong.then_some(());
-    };
-    match first {
-        Scope::Guard(condition, holds) => {
-            if trial.value(*condition)? != i128::from(*holds) {
-                return None;
-            }
-            attempt(trial, rest, index, extent)
-        }
-        Scope::Range(ranged) => {
-            let (lo, hi) = (trial.value(ranged.lo)?, trial.value(ranged.hi)?);
-            for value in lo..hi.min(lo + 64) {
-                trial.variables.insert(ranged.variable, value);
-                if attempt(trial, rest, index, extent).is_some() {
-                    return Some(());
+/// Values of the variables of a scope, at given dims.
+struct Attempt<'s> {
+    index: ExprId,
+    extent: Option<ExprId>,
+    literals: &'s BTreeSet<i128>,
+    reach: Reach,
+}
+
+impl Attempt<'_> {
+    /// Stops at the first values that are wrong, leaving them in the trial.
+    fn run(&mut self, trial: &mut Trial, scope: &[Scope]) -> Option<()> {
+        let Some((first, rest)) = scope.split_first() else {
+            let value = trial.value(self.index)?;
+            let wrong = match self.extent {
+                Some(extent) => {
+                    let extent = trial.value(extent)?;
+                    value < 0 || value >= extent
                 }
+                None => value < 0,
+            };
+            return wrong.then_some(());
+        };
+        match first {
+            Scope::Guard(condition, holds) => {
+                if trial.value(*condition)? != i128::from(*holds) {
+                    return None;
+                }
+                self.run(trial, rest)
             }
-            trial.variables.remove(&ranged.variable);
-            None
+            Scope::Range(ranged) => {
+                let (lo, hi) = (trial.value(ranged.lo)?, trial.value(ranged.hi)?);
+                for value in self.values(lo, hi) {
+                    trial.variables.insert(ranged.variable, value);
+                    if self.run(trial, rest).is_some() {
+                        return Some(());
+                    }
+                }
+                trial.variables.remove(&ranged.variable);
+                None
+            }
         }
+    }
+
+    fn values(&self, lo: i128, hi: i128) -> Vec<i128> {
+        if self.reach == Reach::All {
+            return (lo..hi.min(lo + 64)).collect();
+        }
+        let ends = [hi - 1, lo, hi - 2, lo + 1, lo + (hi - lo) / 2];
+        let near = self.literals.iter().take(4).flat_map(|&literal| [literal, literal - 1, literal + 1]);
+        let mut values = Vec::new();
+        for value in ends.into_iter().chain(near).filter(|&value| lo <= value && value < hi) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
     }
 }

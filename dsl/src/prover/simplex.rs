@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 /// The most pivots before giving up.
 const MAX_PIVOTS: usize = 400;
+/// In so many of them the steepest column is chosen.
+const STEEPEST: usize = 120;
 
 /// An exact fraction; the denominator is positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,10 @@ impl Fraction {
         let (left, right) = (other.d / divisor, self.d / divisor);
         let n = self.n.checked_mul(left)?.checked_sub(other.n.checked_mul(right)?)?;
         Some(Fraction::new(n, self.d.checked_mul(left)?))
+    }
+
+    fn about(self) -> f64 {
+        self.n as f64 / self.d as f64
     }
 
     fn over(self, other: Fraction) -> Option<Fraction> {
@@ -91,11 +97,15 @@ fn solve(mut table: Vec<Vec<Fraction>>, width: usize) -> Option<bool> {
             *sum = sum.minus(*value)?;
         }
     }
-    for _ in 0..MAX_PIVOTS {
+    for round in 0..MAX_PIVOTS {
         if cost[width].n == 0 {
             return Some(true);
         }
-        let Some(column) = (0..width).find(|&column| cost[column].n < 0) else { return Some(false) };
+        // The steepest column is mostly the shortest way; the first one that descends never runs in circles.
+        let mut falling = (0..width).filter(|&column| cost[column].n < 0);
+        let column =
+            if round < STEEPEST { falling.min_by(|&a, &b| cost[a].about().total_cmp(&cost[b].about())) } else { falling.next() };
+        let Some(column) = column else { return Some(false) };
         let mut best: Option<(Fraction, usize)> = None;
         for row in 0..height {
             if table[row][column].n <= 0 {

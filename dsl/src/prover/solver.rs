@@ -4,19 +4,22 @@
 //! are not negative, until the monomials that occur can cancel; a contradiction in the reals proves the goal. Quotients,
 //! remainders, minima and maxima come with the inequalities that define them; where these are not enough, cases are split.
 
-use super::poly::{Atom, Monomial, Poly, quotient};
-use super::simplex;
+use super::contradiction::{Depth, contradiction, single_lower_bound};
+use super::poly::{Atom, Poly};
 use super::terms::{AtomKind, Term, Terms};
 use crate::program::*;
 use crate::types::{BinaryOp, UnaryOp};
 use std::collections::BTreeSet;
 
-/// The most facts with their products.
+/// The most facts.
 const MAX_FACTS: usize = 160;
 /// The most cases that one proof distinguishes.
 const MAX_CASES: usize = 96;
 /// How deep conditions are looked into.
 const MAX_CONDITION: usize = 64;
+
+/// What may be spent on what helps to define a quotient.
+const PLAIN: u64 = 300_000;
 
 /// Alternatives of which one holds, each a list of facts.
 type Split = Vec<Vec<Poly>>;
@@ -33,6 +36,8 @@ pub(crate) struct Solver<'k> {
     pending: Vec<Atom>,
     /// 64-bit atoms that facts bound from both sides.
     tame: BTreeSet<Atom>,
+    /// Atoms that divide, known to be at least 1.
+    divisors: Vec<Atom>,
     cases: usize,
 }
 
@@ -53,6 +58,7 @@ impl<'k> Solver<'k> {
             defined: 0,
             pending: Vec::new(),
             tame: BTreeSet::new(),
+            divisors: Vec::new(),
             cases: 0,
         };
         for condition in &kernel.conditions {
@@ -108,15 +114,26 @@ impl<'k> Solver<'k> {
         if let Some(below) = hi.poly.plus(&variable, -1).and_then(|poly| poly.shifted(-1)) {
             self.add(hi.risky.clone(), vec![vec![below]]);
         }
-        // There is a value, so the extent is at least 1; of a product of extents each is.
-        let zero = lo.poly.as_constant().is_some_and(|value| value >= 0);
-        let mut terms = hi.poly.terms();
-        if let (true, Some((monomial, factor)), None) = (zero, terms.next(), terms.next()) {
-            let dims = monomial.iter().all(|&atom| matches!(self.terms.atoms[atom as usize].kind, AtomKind::Dim(_)));
-            if dims && factor > 0 && monomial.len() > 1 {
-                let facts = monomial.iter().filter_map(|&atom| Poly::atom(atom).shifted(-1)).collect();
-                self.add(BTreeSet::new(), vec![facts]);
+        if lo.poly.as_constant().is_some_and(|value| value >= 0) && hi.risky.is_subset(&self.tame) {
+            self.define_atoms();
+            self.factors(ranged.hi);
+        }
+    }
+
+    /// A product is at least 1. Of its two factors, one that is not negative is at least 1, and so is the other then.
+    fn factors(&mut self, product: ExprId) {
+        let mut work = vec![product];
+        while let Some(product) = work.pop() {
+            let ExprKind::Binary(BinaryOp::Mul, a, b) = self.terms.kernel.exprs[product].kind else { continue };
+            let (x, y) = (self.terms.term(a).poly, self.terms.term(b).poly);
+            let bounded = |poly: &Poly| poly.atoms().all(|atom| self.is_tame(atom));
+            if !bounded(&x) || !bounded(&y) || !(self.holds_plainly(&x) || self.holds_plainly(&y)) {
+                continue;
             }
+            let facts: Vec<Poly> =
+                [x, y].iter().filter_map(|factor| factor.shifted(-1)).filter(|fact| fact.as_constant().is_none()).collect();
+            self.add(BTreeSet::new(), vec![facts]);
+            work.extend([a, b]);
         }
     }
 
@@ -304,11 +321,17 @@ impl<'k> Solver<'k> {
         if !self.holds_plainly(&above) {
             return None;
         }
+        if let Some(atom) = Some(d).filter(|d| d.as_constant().is_none()).and_then(Poly::as_atom) {
+            if !self.divisors.contains(&atom) {
+                self.divisors.push(atom);
+            }
+        }
         let q = Poly::atom(q);
         let whole = q.times(d)?.plus(&r, 1)?;
         let (up, down) = (n.plus(&whole, -1)?, whole.plus(n, -1)?);
         let below = above.plus(&r, -1)?;
         if floor || self.holds_plainly(n) {
+            self.facts.extend(quotient_bounds(&self.facts, &q, n, d));
             self.facts.extend([up, down, r.clone(), below]);
             if self.holds_plainly(n) {
                 self.facts.push(q);
@@ -331,7 +354,9 @@ impl<'k> Solver<'k> {
         let Some(not) = goal.negated() else { return false };
         let mut facts = self.facts.clone();
         facts.push(not);
-        self.contradiction(&facts)
+        super::effort::limited(PLAIN, || {
+            contradiction(&facts, &self.divisors, Depth::Linear) || contradiction(&facts, &self.divisors, Depth::Products)
+        })
     }
 
     /// Finds 64-bit atoms that facts bound from both sides, and takes up the facts that this makes certain.
@@ -408,21 +433,20 @@ impl<'k> Solver<'k> {
         self.refuted(&facts)
     }
 
+    /// What is cheap is tried in all cases before what costs more is tried in any.
     fn refuted(&mut self, facts: &[Poly]) -> bool {
-        if self.contradiction(facts) {
-            return true;
-        }
-        if self.splits.is_empty() {
-            return false;
-        }
-        self.cases = 0;
-        let splits = std::mem::take(&mut self.splits);
-        let found = self.split(facts, &splits);
-        self.splits = splits;
-        found
+        [Depth::Linear, Depth::Integer, Depth::Products, Depth::Closure].into_iter().any(|depth| {
+            contradiction(facts, &self.divisors, depth) || {
+                self.cases = 0;
+                let splits = std::mem::take(&mut self.splits);
+                let found = self.split(facts, &splits, depth);
+                self.splits = splits;
+                found
+            }
+        })
     }
 
-    fn split(&mut self, facts: &[Poly], splits: &[Split]) -> bool {
+    fn split(&mut self, facts: &[Poly], splits: &[Split], depth: Depth) -> bool {
         let Some((first, rest)) = splits.split_first() else { return false };
         let mut all = true;
         for alternative in first {
@@ -432,59 +456,22 @@ impl<'k> Solver<'k> {
             }
             let mut facts = facts.to_vec();
             facts.extend(alternative.iter().cloned());
-            if !self.contradiction(&facts) && !self.split(&facts, rest) {
+            if !contradiction(&facts, &self.divisors, depth) && !self.split(&facts, rest, depth) {
                 all = false;
                 break;
             }
         }
-        all || self.split(facts, rest)
-    }
-
-    fn contradiction(&self, facts: &[Poly]) -> bool {
-        simplex::contradictory(facts) || {
-            let all = self.with_products(facts);
-            all.len() > facts.len() && simplex::contradictory(&all)
-        }
-    }
-
-    /// The facts, and their products with atoms that are not negative, as far as their monomials occur elsewhere.
-    fn with_products(&self, facts: &[Poly]) -> Vec<Poly> {
-        let positive: BTreeSet<Atom> = facts.iter().filter_map(single_lower_bound).collect();
-        let mut all = facts.to_vec();
-        let mut seen: BTreeSet<Monomial> = BTreeSet::new();
-        let mut work: Vec<Monomial> =
-            facts.iter().flat_map(|fact| fact.terms().map(|(monomial, _)| monomial.clone())).filter(|m| m.len() > 1).collect();
-        while let Some(target) = work.pop() {
-            if !seen.insert(target.clone()) || target.len() > 5 {
-                continue;
-            }
-            for fact in facts {
-                for (monomial, _) in fact.terms().filter(|(monomial, _)| !monomial.is_empty() && monomial.len() < target.len()) {
-                    let Some(rest) = quotient(&target, monomial) else { continue };
-                    if rest.is_empty() || !rest.iter().all(|atom| positive.contains(atom)) || all.len() >= MAX_FACTS {
-                        continue;
-                    }
-                    let Some(product) = fact.times_monomial(&rest) else { continue };
-                    if !all.contains(&product) {
-                        work.extend(product.terms().map(|(monomial, _)| monomial.clone()).filter(|m| m.len() > 1));
-                        all.push(product);
-                    }
-                }
-            }
-        }
-        all
+        all || self.split(facts, rest, depth)
     }
 }
 
-/// The atom of a fact `atom >= c` with c at least 0.
-fn single_lower_bound(fact: &Poly) -> Option<Atom> {
-    let mut found = None;
-    for (monomial, coefficient) in fact.terms() {
-        match monomial.as_slice() {
-            [] if coefficient <= 0 => {}
-            [atom] if coefficient > 0 && found.is_none() => found = Some(*atom),
-            _ => return None,
-        }
-    }
-    found
+/// What bounds of `n`, which is `q d` and a remainder, say of `q`: `n < d e` that `q < e`, and `n >= d e` that `q >= e`.
+fn quotient_bounds(facts: &[Poly], q: &Poly, n: &Poly, d: &Poly) -> Vec<Poly> {
+    let below = |fact: &Poly| {
+        let limit = fact.plus(n, 1)?.shifted(1)?.divided_by(d)?; // fact: limit * d - 1 - n
+        limit.plus(q, -1)?.shifted(-1)
+    };
+    let above = |fact: &Poly| q.plus(&n.plus(fact, -1)?.divided_by(d)?, -1); // fact: n - least * d
+    let found = facts.iter().flat_map(|fact| [below(fact), above(fact)]).flatten();
+    found.filter(|bound| bound.as_constant().is_none()).take(8).collect()
 }

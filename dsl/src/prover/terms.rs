@@ -204,6 +204,8 @@ impl<'k> Terms<'k> {
                         }
                         _ => None,
                     },
+                    BinaryOp::BitAnd => self.masked(a, b),
+                    BinaryOp::BitXor => self.flipped(a, b),
                     _ => None,
                 }
             }
@@ -221,6 +223,25 @@ impl<'k> Terms<'k> {
             }
             _ => None,
         }
+    }
+
+    /// `x & (2^k - 1)` is the remainder by 2^k.
+    fn masked(&mut self, a: Term, b: Term) -> Option<Term> {
+        let (x, mask) = if b.poly.as_constant().is_some() { (a, b) } else { (b, a) };
+        let size = mask.poly.as_constant()?.checked_add(1)?;
+        let power = (1..=1 << 40).contains(&size) && size & (size - 1) == 0;
+        power.then(|| self.division(x, Term { poly: Poly::constant(size), risky: BTreeSet::new() }, true, false))
+    }
+
+    /// `x ^ 2^k` adds 2^k where the bit is not set, and takes it away where it is.
+    fn flipped(&mut self, a: Term, b: Term) -> Option<Term> {
+        let (x, bit) = if b.poly.as_constant().is_some() { (a, b) } else { (b, a) };
+        let bit = bit.poly.as_constant().filter(|bit| (1..=1 << 40).contains(bit) && bit & (bit - 1) == 0)?;
+        let constant = |value| Term { poly: Poly::constant(value), risky: BTreeSet::new() };
+        let above = self.division(x.clone(), constant(bit), true, true);
+        let set = self.division(above, constant(2), true, false);
+        let poly = x.poly.shifted(bit)?.plus(&set.poly, bit.checked_mul(-2)?)?;
+        Some(Term { poly, risky: x.risky })
     }
 
     fn builtin(&mut self, builtin: Builtin, terms: Vec<Term>) -> Option<Term> {

@@ -68,7 +68,7 @@ fn any_spacing_and_any_comments() {
             for (nth, token) in tokens.iter().enumerate() {
                 text.push_str(["", " ", " ", "\n", "\n\n\n", "\t \r\n"][random.below(if density == 0 { 3 } else { 6 })]);
                 while density > 0 && random.below(density) == 0 {
-                    let comment = random.below(8);
+                    let comment = random.below(9);
                     // A division is no comment.
                     text.push_str(if text.ends_with('/') { " " } else { "" });
                     text.push_str(&match comment {
@@ -79,6 +79,7 @@ fn any_spacing_and_any_comments() {
                         4 => format!("\n/* lines {nth}\n      /* nested */\n */"),
                         5 => format!("/// documents {nth}\n"),
                         6 => format!("\n\n/**/ // {nth}\n\n\n"),
+                        7 => format!(" /* lines {nth}\n   more */ "),
                         _ => format!(" /* a */ /* long block comment of the token with the number {nth} */ \n"),
                     });
                 }
