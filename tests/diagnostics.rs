@@ -95,7 +95,7 @@ fn is_code(name: &str) -> bool {
 
 /// The name of a file's snapshot.
 fn snapshot(name: &str) -> String {
-    if is_code(name) { name.to_owned() } else { format!("diagnostics-{name}") }
+    if is_code(name) { name.to_owned() } else { format!("GK-{name}") }
 }
 
 /// How the first problem of the file's own code looks; all problems of a file that is not named after a code.
@@ -157,5 +157,5 @@ fn every_code(named: &BTreeSet<String>) -> Result<(), Failed> {
 /// Snapshots of codes that no file has.
 fn stale(expected: &BTreeSet<String>) -> Vec<String> {
     let names = files("tests/snapshots", "snap").into_iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
-    names.filter(|name| (name.starts_with("GK") || name.starts_with("diagnostics-")) && !expected.contains(name)).collect()
+    names.filter(|name| name.starts_with("GK") && !expected.contains(name)).collect()
 }

@@ -23,6 +23,7 @@ mod statement;
 mod unknown;
 mod visit;
 pub(crate) mod walk;
+mod whole;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::parser;

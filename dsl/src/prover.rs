@@ -23,7 +23,7 @@ pub(crate) use progression::{Progression, each_point, partition, progression, tr
 pub(crate) use search::{Counterexample, Trial, counterexample};
 pub(crate) use solver::Solver;
 
-use crate::program::{ExprId, Kernel, Ranged, VariableId};
+use crate::program::{ExprId, ExprKind, Kernel, Ranged, VariableId};
 use std::collections::BTreeSet;
 
 /// What is known where an expression stands, from outside to inside.
@@ -162,18 +162,30 @@ pub(crate) enum Slope {
     Either,
 }
 
+/// Whether an expression depends on a variable otherwise than by sums and products.
+fn entangled(kernel: &Kernel, index: ExprId, variable: VariableId) -> bool {
+    use crate::types::{BinaryOp, UnaryOp};
+    crate::check::walk::in_order(kernel, index).into_iter().any(|id| {
+        let plain = matches!(
+            kernel.exprs[id].kind,
+            ExprKind::Variable(_)
+                | ExprKind::Unary(UnaryOp::Negate, _)
+                | ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, ..)
+        );
+        !plain && crate::check::walk::mentions(kernel, id, variable)
+    })
+}
+
 /// The slope of an index in a variable; `None` where it is not linear in it.
 pub(crate) fn slope(kernel: &Kernel, scope: &[Scope], index: ExprId, variable: VariableId) -> Option<Slope> {
     let mut solver = solver(kernel, scope);
     let term = solver.terms.term(index);
     let atom = solver.terms.variable(variable);
-    if !term.poly.mentions(atom) {
-        // The variable may still hide in an atom, such as a quotient.
-        return (!crate::check::walk::mentions(kernel, index, variable)).then_some(Slope::Rises);
-    }
-    let hidden = term.poly.atoms().any(|other| solver.terms.is_compound(other));
-    if hidden {
+    if entangled(kernel, index, variable) {
         return None;
+    }
+    if !term.poly.mentions(atom) {
+        return Some(Slope::Rises);
     }
     let mut factor = poly::Poly::default();
     for (monomial, coefficient) in term.poly.terms() {

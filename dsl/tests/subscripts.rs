@@ -177,6 +177,7 @@ fn common_subscripts_are_proved() {
 #[test]
 fn what_scalars_decide_is_left_to_the_call() {
     for text in [
+        "kernel f(x: f32[n], z: f32[m], k: i64) -> y: f32[m] { y[i] = z[i] + x[i + k / 2] + x[i * 2 + min(k, 3)]; }",
         "kernel f(x: f32[n], w: f32[k], m: i64, s: i64, d: i64) -> y: f32[m] where s >= 1, d >= 1, m >= 0, (m - 1) * s + (k - 1) * d < n { y[i] = sum[j] w[j] * x[i * s + j * d]; }",
         "kernel f(x: f32[n], w: f32[k], m: i32, s: i32, d: i32) -> y: f32[m] { y[i] = sum[j] w[j] * x[i * (s as i64) + j * (d as i64)]; }",
         "kernel f(x: f32[n], s: i64) -> y: f32[n] { y[i] = x[mod_floor(i + s, n)]; }",

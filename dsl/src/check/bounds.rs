@@ -101,7 +101,7 @@ fn decide(
         return Bounds::Checked;
     }
     if let Some(found) = prover::counterexample(kernel, &site.scope, site.index, Some(extent)) {
-        problems.push(refuted(kernel, source, site, &found));
+        report(problems, refuted(kernel, source, site, &found));
         return Bounds::Checked;
     }
     if on_data {
@@ -125,6 +125,17 @@ fn decide(
             .help("a `where` condition or an `if` may prove it; a boundary rule settles it; `| assume` takes the check out"),
     );
     Bounds::Checked
+}
+
+/// Reports a subscript; one that has been reported in the same words only adds its place, and its edit.
+fn report(problems: &mut Vec<Diagnostic>, problem: Diagnostic) {
+    let same = problems.iter_mut().find(|other| other.code == problem.code && other.message == problem.message);
+    let Some(first) = same else { return problems.push(problem) };
+    first.labels.push(crate::diagnostic::Label { span: problem.span(), text: "here too".into() });
+    for (suggestion, more) in first.suggestions.iter_mut().zip(problem.suggestions) {
+        suggestion.edits.extend(more.edits);
+        suggestion.edits.sort();
+    }
 }
 
 /// Whether the call can check a subscript exactly: linear in each of some variables that range over a box, no guards. Then

@@ -110,12 +110,13 @@ impl<'c> Lower<'c> {
         let rank = self.kernel.arrays[array].rank();
         if rank > 0 {
             let example = super::kernel::left_side(name, rank);
+            let mut edits = vec![(span, example)];
+            if let Some(target) = self.scalar_let {
+                edits.insert(0, (Span { start: target.end, end: target.end }, super::kernel::left_side("", rank)));
+            }
             self.report(
-                Diagnostic::error(codes::WRONG_KIND, span, format!("`{name}` is an array, not a value"), "needs subscripts").suggest(
-                    "name the element",
-                    span,
-                    example,
-                ),
+                Diagnostic::error(codes::WRONG_KIND, span, format!("`{name}` is an array, not a value"), "needs subscripts")
+                    .suggest_edits("name the element", edits),
             );
             return self.poison(span);
         }
@@ -185,7 +186,14 @@ impl<'c> Lower<'c> {
         }
         let rank = self.kernel.arrays[id].rank();
         if rank != subscripts.len() {
-            self.wrong_rank(id, array.span, span, subscripts.len());
+            match self.rule_after_comma(id, subscripts) {
+                Some(comma) => {
+                    let problem =
+                        Diagnostic::error(codes::BOUNDARY_RULE, comma, "a boundary rule stands behind `|`", "not behind `,`");
+                    self.report(problem.suggest("write", comma, " |"));
+                }
+                None => self.wrong_rank(id, array.span, span, subscripts.len()),
+            }
             return self.poison(span);
         }
         let readable = self.readable(id, array.span);
@@ -196,6 +204,16 @@ impl<'c> Lower<'c> {
         let ty = self.kernel.arrays[id].element;
         let read = self.push(ExprKind::Read { array: id, subscripts: typed }, Ty::Known(ty), span);
         self.float_leaf(read)
+    }
+
+    /// The comma of `x[i, clamp]`.
+    fn rule_after_comma(&self, array: ArrayId, subscripts: &[ast::Subscript]) -> Option<Span> {
+        let [.., before, last] = subscripts else { return None };
+        let Ast::Name(name) = &last.index.kind else { return None };
+        let rule = matches!(name.as_str(), "clamp" | "wrap" | "mirror" | "symmetric" | "assume") && self.names.find(name).is_none();
+        let one_more = self.kernel.arrays[array].rank() + 1 == subscripts.len();
+        let comma = Span { start: before.span.end, end: before.span.end + 1 };
+        (rule && one_more && self.text(comma) == ",").then_some(comma)
     }
 
     pub(crate) fn wrong_rank(&mut self, array: ArrayId, at: Span, whole: Span, given: usize) {

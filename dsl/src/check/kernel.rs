@@ -201,6 +201,14 @@ impl Lower<'_> {
                     .suggest("name the result", start, format!("{}: ", name.text)),
             );
         }
+        if ty.element.text == name.text {
+            let message = format!("the result `{}` has no type", name.text);
+            let end = Span { start: ty.element.span.end, end: ty.element.span.end };
+            let problem = Diagnostic::error(codes::RESULT_FORM, ty.span, message, "no type");
+            self.report(problem.suggest("such as", end, ": f32[…]"));
+            self.names.bind(&name.text, Binding::Broken, ty.span);
+            return;
+        }
         let name = ast::Name { text: name.text.clone(), span: ty.span };
         let array = self.declare(&name, ty, Role::Result);
         self.kernel.results.push(array);

@@ -45,7 +45,7 @@ impl Lower<'_> {
         }
     }
 
-    fn called_kernel(&self, value: &ast::Expr) -> bool {
+    pub(crate) fn called_kernel(&self, value: &ast::Expr) -> bool {
         match &unparenthesized(value).kind {
             Ast::Call { function, .. } => {
                 self.items.kernel_names.contains_key(&function.text) && !self.items.function_names.contains_key(&function.text)
@@ -124,41 +124,6 @@ impl Lower<'_> {
         }
         let attributes = licences.attributes.clone();
         self.finish(Statement { array, variables, subscripts: left, value, kind, attributes, span });
-    }
-
-    /// `y = x + w;` for arrays: what it says of each element.
-    fn whole_array(&mut self, array: ArrayId, target: &ast::Target, value: &ast::Expr) {
-        if self.called_kernel(value) {
-            self.whole_call(array, target, value);
-            return;
-        }
-        let rank = self.kernel.arrays[array].rank();
-        let left = super::kernel::left_side("", rank);
-        let end = |span: Span| Span { start: span.end, end: span.end };
-        let mut edits = vec![(end(target.span), left.clone())];
-        visit::each(value, |e| {
-            let Ast::Name(name) = &e.kind else { return };
-            let binding = self.names.find(name).map(|entry| entry.binding);
-            if matches!(binding, Some(Binding::Array(id)) if self.kernel.arrays[id].rank() == rank) {
-                edits.push((end(e.span), left.clone()));
-            }
-        });
-        edits.sort();
-        let message = format!("`{}` is an array: a statement defines its elements", target.name.text);
-        let problem = Diagnostic::error(codes::RANK, target.span, message, "0 subscripts");
-        let problem = problem.label(self.kernel.arrays[array].span, format!("declared with rank {rank}"));
-        self.report(problem.suggest_edits("say what each element is", edits));
-    }
-
-    /// `y = g(x);` for a kernel `g`.
-    fn whole_call(&mut self, array: ArrayId, target: &ast::Target, value: &ast::Expr) {
-        let message = "a kernel is called by a `let`";
-        let problem = Diagnostic::error(codes::KERNEL_IN_EXPRESSION, value.span, message, "a kernel call");
-        let name = ["p", "q", "t", "result"].into_iter().find(|name| self.names.find(name).is_none()).unwrap_or("result_");
-        let [left, read] = [&target.name.text, name].map(|name| super::kernel::left_side(name, self.kernel.arrays[array].rank()));
-        let edits =
-            vec![(target.span, format!("let {name}")), (Span { start: value.span.end, ..value.span }, format!("; {left} = {read}"))];
-        self.report(problem.suggest_edits("name its result, then define the elements", edits));
     }
 
     /// The array on a left side, if it may stand there.
@@ -433,6 +398,7 @@ impl Lower<'_> {
                 let message = "the left side of a `let` holds index variables alone";
                 let problem = Diagnostic::error(codes::NOT_AFFINE, subscript.span, message, "not a variable");
                 self.report(problem.help("each stands for its whole dimension: `let t[i, j] = …`"));
+                self.break_names(&subscript.index);
                 complete = false;
                 continue;
             };
@@ -459,6 +425,21 @@ impl Lower<'_> {
             }
         }
         complete.then_some(ranges)
+    }
+
+    /// What is said of an expression has been said: unknown names in it stand for something.
+    fn break_names(&mut self, e: &ast::Expr) {
+        let mut unknown = Vec::new();
+        visit::each(e, |e| {
+            if let Ast::Name(name) = &e.kind {
+                unknown.push((name.clone(), e.span));
+            }
+        });
+        for (name, span) in unknown {
+            if self.names.find(&name).is_none() {
+                self.names.bind(&name, Binding::Broken, span);
+            }
+        }
     }
 
     /// The ends of a range on a left side, made of dims and scalars.

@@ -8,6 +8,8 @@ const QUESTION: u64 = 8_000_000;
 /// all others, of which some refuse the text.
 const SUBSCRIPTS: u64 = 70_000_000;
 const OTHERS: u64 = 40_000_000;
+/// What a question may cost all the same when they have cost so much: most are easy.
+const EASY: u64 = 40_000;
 
 #[derive(Clone, Copy)]
 struct Left {
@@ -30,7 +32,9 @@ pub(crate) fn start() {
 
 /// Starts a question.
 pub(crate) fn question() {
-    LEFT.set(Left { question: QUESTION, ..LEFT.get() });
+    let left = LEFT.get();
+    let text = if left.on_subscripts { left.subscripts } else { left.others };
+    LEFT.set(Left { question: QUESTION.min(text.max(EASY)), ..left });
 }
 
 /// Does a part of a question, which may not use up the whole.
@@ -56,8 +60,8 @@ pub(crate) fn on_subscripts<T>(f: impl FnOnce() -> T) -> T {
 pub(crate) fn spend(cost: usize) -> Option<()> {
     let mut left = LEFT.get();
     let cost = cost as u64 + 1;
+    let enough = left.question >= cost;
     let text = if left.on_subscripts { &mut left.subscripts } else { &mut left.others };
-    let enough = left.question >= cost && *text >= cost;
     *text = text.saturating_sub(cost);
     left.question = left.question.saturating_sub(cost);
     LEFT.set(left);

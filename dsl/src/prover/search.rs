@@ -169,7 +169,7 @@ pub(crate) fn counterexample(kernel: &Kernel, scope: &[Scope], index: ExprId, ex
 enum Reach {
     /// The first 64.
     All,
-    /// Those near the ends, the middle, and the literals of the program.
+    /// Those near the ends, the middle, the literals of the program, and the dims.
     Some,
 }
 
@@ -427,7 +427,8 @@ impl Attempt<'_> {
             }
             Scope::Range(ranged) => {
                 let (lo, hi) = (trial.value(ranged.lo)?, trial.value(ranged.hi)?);
-                for value in self.values(lo, hi) {
+                let dims: Vec<i128> = trial.dims.values().copied().take(3).collect();
+                for value in self.values(lo, hi, &dims) {
                     trial.variables.insert(ranged.variable, value);
                     if self.run(trial, rest).is_some() {
                         return Some(());
@@ -439,14 +440,15 @@ impl Attempt<'_> {
         }
     }
 
-    fn values(&self, lo: i128, hi: i128) -> Vec<i128> {
+    fn values(&self, lo: i128, hi: i128, dims: &[i128]) -> Vec<i128> {
         if self.reach == Reach::All {
             return (lo..hi.min(lo + 64)).collect();
         }
         let ends = [hi - 1, lo, hi - 2, lo + 1, lo + (hi - lo) / 2];
         let near = self.literals.iter().take(4).flat_map(|&literal| [literal, literal - 1, literal + 1]);
+        let below_dims = dims.iter().flat_map(|&dim| [dim - 1, dim - 2, dim]);
         let mut values = Vec::new();
-        for value in ends.into_iter().chain(near).filter(|&value| lo <= value && value < hi) {
+        for value in ends.into_iter().chain(near).chain(below_dims).filter(|&value| lo <= value && value < hi) {
             if !values.contains(&value) {
                 values.push(value);
             }

@@ -283,7 +283,29 @@ impl<'k> Solver<'k> {
                 }
             }
         }
+        for atom in std::mem::take(&mut self.pending) {
+            let AtomKind::Quotient { n, d, floor } = self.terms.atoms[atom as usize].kind.clone() else { continue };
+            self.splits.extend(self.by_zero_or_not(atom, &n, &d, floor).filter(|_| self.splits.len() < MAX_CONDITION));
+        }
         self.relate_remainders();
+    }
+
+    /// Division by what may be 0, and is not negative: as if it were not, or 0.
+    fn by_zero_or_not(&self, q: Atom, n: &Poly, d: &Poly, floor: bool) -> Option<Split> {
+        let remainder = AtomKind::Remainder { n: n.clone(), d: d.clone(), floor };
+        let (q, r) = (Poly::atom(q), Poly::atom(self.terms.find(&remainder)?));
+        let positive = self.holds_plainly(n);
+        if !(floor || positive) || !self.holds_plainly(d) {
+            return None;
+        }
+        let whole = q.times(d)?.plus(&r, 1)?;
+        let above = d.shifted(-1)?;
+        let mut divided = quotient_bounds(&self.facts, &q, n, d);
+        divided.extend([n.plus(&whole, -1)?, whole.plus(n, -1)?, r.clone(), above.plus(&r, -1)?, above]);
+        divided.extend(positive.then(|| q.clone()));
+        let opposite = |poly: &Poly| Poly::default().plus(poly, -1);
+        let zero = vec![opposite(d)?, opposite(&q)?, q, opposite(&r)?, r];
+        Some(vec![divided, zero])
     }
 
     /// Remainders of one number by literals of which one divides the other: the smaller is the remainder of the larger.

@@ -340,9 +340,4 @@ impl Terms<'_> {
     pub(crate) fn is_variable(&self, atom: Atom, variable: VariableId) -> bool {
         self.atoms[atom as usize].kind == AtomKind::Variable(variable)
     }
-
-    /// Whether an atom is made of others.
-    pub(crate) fn is_compound(&self, atom: Atom) -> bool {
-        !matches!(self.atoms[atom as usize].kind, AtomKind::Dim(_) | AtomKind::Scalar(_) | AtomKind::Variable(_))
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::super::expected::Expected;
 use super::super::recover::Part;
+use super::super::scan::Kind;
 use super::{Advice, Stop, foreign_type};
 use crate::source::Span;
 use crate::types::{Builtin, Reducer, Type};
@@ -15,7 +16,7 @@ impl Stop<'_, '_> {
                 let replacement = before.to_string();
                 Advice::edit(format!("write `{before}`"), self.spans(at - 1, at), replacement)
             }
-            "=" if operator && self.compares() => Advice::edit("`==` compares", self.span(at), "=="),
+            "=" if operator && (self.compares() || self.assigned()) => Advice::edit("`==` compares", self.span(at), "=="),
             "=" if operator && self.part == Part::FunctionBody && before == "]" => {
                 Advice::help("a `fn` works on scalars: it has no arrays to define")
             }
@@ -49,6 +50,12 @@ impl Stop<'_, '_> {
             "|" if operator => Advice::help("a bit-or in a subscript stands in parentheses: a `|` begins a boundary rule"),
             _ => None,
         }
+    }
+
+    /// Whether the statement has defined something already: what is being read is its value.
+    fn assigned(&self) -> bool {
+        let equals = (self.places.start..self.at).find(|&at| matches!(self.word(at), "=" | "+=" | "*=" | "|=" | "&="));
+        equals.is_some_and(|at| self.same_level(at, self.at))
     }
 
     /// Whether a `=` here can only be meant to compare: it stands in parentheses, or in the condition of an `if`, a `while`
@@ -174,11 +181,31 @@ impl Stop<'_, '_> {
         if self.in_reducer() || self.expects(Expected::Sign("..")) {
             return self.reduction_range();
         }
+        if before == "]" && self.expects(Expected::Operator) && self.starts_operand(at) {
+            return self.foreign_reducer();
+        }
         // `sum_j x[j]`
         let (reducer, variable) = before.split_once('_')?;
         (Reducer::from_name(reducer).is_some() && !variable.is_empty() && self.starts_operand(at)).then(|| {
             Advice::edit("a reduction names its variables in brackets", self.span(at - 1), format!("{reducer}[{variable}]"))
         })?
+    }
+
+    /// `avg[i] x[i]`
+    fn foreign_reducer(&self) -> Option<Advice> {
+        let name = self.opening(self.at - 1)?.checked_sub(1).filter(|&name| self.is_name(name))?;
+        let word = self.word(name).to_ascii_lowercase();
+        let known = match word.as_str() {
+            "avg" | "average" => "mean",
+            "product" => "prod",
+            "maximum" => "max",
+            "minimum" => "min",
+            "total" | "add" | "reduce" => "sum",
+            "exists" | "some" => "any",
+            "every" | "forall" => "all",
+            other => Reducer::from_name(other)?.name(),
+        };
+        Advice::edit(format!("did you mean `{known}`?"), self.span(name), known)
     }
 
     /// `sum(x)`, `sum(x[i] for i in 0..n)`.
@@ -211,7 +238,25 @@ impl Stop<'_, '_> {
                 let span = Span { end: self.span(at + 1).start, ..self.span(at - 1) };
                 Advice::edit(WRITTEN, span, format!("{} in 0..{included}", self.before(1)))
             }
-            ":" | "=" if !stated => Advice::edits(WRITTEN, vec![(self.spans(at - 1, at), format!("{} in", self.before(1)))]),
+            ":" | "=" if !stated => {
+                let span = Span { end: self.span(at + 1).start, ..self.span(at - 1) };
+                Advice::edit(WRITTEN, span, format!("{} in ", self.before(1)))
+            }
+            "where" if self.before(1) != "[" => Advice::edit("a filter is written", self.span(at), "if"),
+            "for" if self.before(2) == "[" => {
+                let span = Span { end: self.span(at + 1).start, ..self.span(at - 1) };
+                Advice::edit(WRITTEN, span, "")
+            }
+            "[" | "(" | "." | ">" | "==" if !stated && self.before(2) == "," => {
+                Advice::edit("a filter is written", self.span(at - 2), " if")
+            }
+            "]" | "," if stated && (self.is_name(at - 1) || self.before(1).starts_with(|c: char| c.is_ascii_digit())) => {
+                let start = (self.places.start..at).rev().find(|&at| self.word(at) == "in")? + 1;
+                Advice::edit(WRITTEN, self.spans(start, at - 1), format!("0..{}", self.text(start, at - 1)))
+            }
+            _ if self.before(1) == "[" && self.context.tokens.get(at)?.kind == Kind::Number => {
+                Advice::help("a reduction names its variables: `sum[i in 0..n] x[i]`")
+            }
             ":" => Advice::edit(WRITTEN, self.span(at), ".."),
             "]" | "," | "{" if self.before(1) == ")" => {
                 let open = self.opening(at - 1)?;

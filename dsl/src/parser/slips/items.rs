@@ -1,6 +1,7 @@
 //! Slips in statements, headers and items.
 
 use super::super::expected::Expected;
+use super::super::recover::Part;
 use super::{Advice, Stop, foreign_type};
 use crate::source::Span;
 use crate::types::Type;
@@ -14,6 +15,11 @@ impl Stop<'_, '_> {
             "==" if self.expects(Expected::Sign("=")) => Advice::edit("`=` defines, `==` compares", self.span(at), "="),
             ";" if at == first || before == ";" => {
                 Advice::edit("remove it", self.span(at), "")?.instead("a `;` without a statement", "nothing ends here")
+            }
+            _ if before == "return" && self.part == Part::KernelBody && self.word(at + 1) == ";" && self.word(first) == "return" => {
+                Advice::help(
+                    "there is no `return`: statements define the results that have names, a final expression the one that has none",
+                )
             }
             _ if before == "return" => {
                 let mut edits = vec![(Span { end: self.span(at).start, ..self.span(at - 1) }, String::new())];
@@ -106,6 +112,9 @@ impl Stop<'_, '_> {
         }
         if word == ";" && self.expects(Expected::Sign("{")) {
             return Advice::edit("remove it", self.span(at), "")?.instead("a `;` before the body", "not here");
+        }
+        if self.expects(Expected::Type) && word == "{" {
+            return Advice::help("what it gives stands after `->`: a type, or in a kernel also `y: f32[n]`");
         }
         if self.expects(Expected::Type) && word == "(" && before == "->" {
             return Advice::help("a `fn` gives one value; the results of a kernel have names: `-> (a: f32, b: f32)`");
