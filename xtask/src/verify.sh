@@ -2,13 +2,14 @@
 # Every schedule of every program here against the reference, on this machine's GPU, in one process; then, where
 # compute-sanitizer is found, again under each of its tools, with fewer calls.
 #
-#   verify.sh GPUKC
+#   verify.sh GPUKC [SECONDS [RUN...]]      SECONDS for each run, 240; RUNs: plain memcheck racecheck initcheck synccheck
 set -uo pipefail
 gpukc=$1
+seconds=${2:-240}
+runs=("${@:3}")
+[ ${#runs[@]} -eq 0 ] && runs=(plain memcheck racecheck initcheck synccheck)
 files=(tests/cases/*.gk tests/emulated/*.gk examples/*.gk)
 failed=0
-echo "== verify"
-"$gpukc" verify --device cuda --seconds 240 "${files[@]}" || failed=1
 
 sanitizer=$(command -v compute-sanitizer)
 for folder in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda /opt/cuda; do
@@ -16,12 +17,14 @@ for folder in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda /opt/cuda; do
     [ -z "$sanitizer" ] && [ -x "$place" ] && sanitizer=$place
   done
 done
-if [ -z "$sanitizer" ]; then
-  echo "== no compute-sanitizer here: neither on the path nor below \$CUDA_PATH, \$CUDA_HOME, /usr/local/cuda, /opt/cuda"
-  exit $failed
-fi
-for tool in memcheck racecheck initcheck synccheck; do
-  echo "== compute-sanitizer --tool $tool"
-  "$sanitizer" --tool "$tool" --error-exitcode 1 "$gpukc" verify --device cuda --calls 6 --seconds 240 "${files[@]}" || failed=1
+for run in "${runs[@]}"; do
+  echo "== verify: $run"
+  if [ "$run" = plain ]; then
+    "$gpukc" verify --device cuda --seconds "$seconds" "${files[@]}" || failed=1
+  elif [ -z "$sanitizer" ]; then
+    echo "no compute-sanitizer here: neither on the path nor below \$CUDA_PATH, \$CUDA_HOME, /usr/local/cuda, /opt/cuda"
+  else
+    "$sanitizer" --tool "$run" --error-exitcode 1 "$gpukc" verify --device cuda --calls 6 --seconds "$seconds" "${files[@]}" || failed=1
+  fi
 done
 exit $failed

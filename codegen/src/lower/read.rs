@@ -184,10 +184,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// Indices after boundary rules, and the conditions under which the element may be touched.
+    /// Indices after boundary rules, and the conditions under which the element may be touched. Those that report come first:
+    /// what is outside by a rule in one dimension is reported all the same in another.
     pub fn guarded_indices(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<(Vec<Expr>, Vec<Inside>), Error> {
         let mut indices = Vec::new();
-        let mut conditions = Vec::new();
+        let (mut conditions, mut quiet) = (Vec::new(), Vec::new());
         for (axis, subscript) in subscripts.iter().enumerate() {
             let index = self.index(subscript.index)?;
             let settled = matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed)
@@ -197,9 +198,15 @@ impl Lowering<'_> {
                 continue;
             }
             let (index, inside) = self.guarded_index(array, axis, subscript, index)?;
-            conditions.extend(inside);
+            let is_quiet = matches!(subscript.bounds, Bounds::Constant(_) | Bounds::Drop);
+            if is_quiet {
+                quiet.extend(inside)
+            } else {
+                conditions.extend(inside)
+            }
             indices.push(index);
         }
+        conditions.extend(quiet);
         Ok((indices, conditions))
     }
 
