@@ -91,10 +91,11 @@ int main() {
     // The first NaN, else the best value, of equal ones the first; in any grouping.
     float values[] = {0.0f, -0.0f, 1.0f, -1.0f, NAN, INFINITY, 1.0f, NAN};
     std::vector<Best<float>> all = {nothing(0.0f)};
-    for (int i = 0; i < 8; i++) all.push_back(best(values[i], (long long)i));
+    // Ranges may begin below 0.
+    for (int i = 0; i < 8; i++) all.push_back(best(values[i], (long long)i - 2));
     auto better = [](Best<float> a, Best<float> b, bool maximum) {
-        if (a.index < 0) return b;
-        if (b.index < 0) return a;
+        if (a.index == nowhere()) return b;
+        if (b.index == nowhere()) return a;
         if (a.value != a.value || b.value != b.value) {
             if (a.value == a.value) return b;
             if (b.value == b.value) return a;
