@@ -44,6 +44,21 @@ fn cache() {
     some(Target::Cache, 20_000);
 }
 
+/// Inputs that failed once, by target.
+#[test]
+fn what_failed_once() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
+    let mut count = 0;
+    for target in Target::ALL {
+        for entry in std::fs::read_dir(root.join(target.name())).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            assert_eq!(failure(target, &std::fs::read(&path).unwrap()), None, "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
 /// The inputs reach what they are meant for: of each kind, some are accepted and some refused.
 #[test]
 fn inputs_are_of_both_kinds() {

@@ -196,13 +196,23 @@ impl Lowering<'_> {
         let Some(range) = reduction.reduce.variables.get(depth).copied() else {
             return self.accumulate(reduction, accumulator.clone());
         };
-        let (lo, hi) = (self.index(range.lo)?, self.index(range.hi)?);
+        let (lo, hi) = (self.bound(range.lo)?, self.bound(range.hi)?);
         let wish = self.kernel.variables[range.variable].name.clone();
         let ty = self.index_type();
-        self.each(&wish, ty, [lo, hi, int(1)], unroll, |lowering, variable| {
+        // A constant number of terms may stand between bounds that are none: `n..n + 3`.
+        let constant = lo.constant().is_some() && hi.constant().is_some();
+        self.each(&wish, ty, [lo, hi, int(1)], if constant { unroll } else { Unroll::Default }, |lowering, variable| {
             lowering.variables.insert(range.variable, variable);
             lowering.nest(reduction, depth + 1, accumulator, unroll)
         })
+    }
+
+    /// A bound of a range: a number if it is one, however it is written.
+    fn bound(&mut self, id: ExprId) -> Result<Expr, Error> {
+        match size::formula(self.kernel, self.facts, id).and_then(|formula| formula.constant()) {
+            Some(value) => Ok(self.index_constant(value)),
+            None => self.index(id),
+        }
     }
 
     /// A call of the prelude's serial reducer in a defined order.
