@@ -176,25 +176,19 @@ fn total_of_cluster(
     slice: Expr,
     slices: i64,
 ) -> (Expr, Expr, Expr) {
-    let tree = |mut values: Vec<Expr>| {
-        while values.len() > 1 {
-            values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
-        }
-        values.pop().unwrap_or(reduction.identity.clone())
-    };
     let (ty, warps) = (reduction.accumulator.clone(), TILE / slices);
     let column = name("threadIdx.x");
     let of_warp = lowering.shared("of_warp", ty.clone(), vec![warps as u32, TILE as u32]);
     lowering.push(Node::Assign(of_warp.clone().at(name("threadIdx.y")).at(column.clone()), own));
     lowering.push(Node::Barrier);
     let of_slice = lowering.shared("of_slice", ty.clone(), vec![TILE as u32]);
-    let here = tree((0..warps).map(|warp| of_warp.clone().at(int(warp)).at(column.clone())).collect());
+    let here = reduction.tree((0..warps).map(|warp| of_warp.clone().at(int(warp)).at(column.clone())).collect());
     let store = Node::Assign(of_slice.clone().at(column.clone()), here);
     let first_warp = || name("threadIdx.y").binary("==", int(0));
     lowering.push(Node::If { condition: first_warp(), then: vec![store], otherwise: Vec::new() });
     lowering.push(Node::Call("cluster_barrier".into(), Vec::new()));
     let place = Expr::Unary("&", Box::new(of_slice.at(column.clone())));
-    let total = tree((0..slices).map(|block| call("of_block", vec![place.clone(), int(block)])).collect());
+    let total = reduction.tree((0..slices).map(|block| call("of_block", vec![place.clone(), int(block)])).collect());
     let total = lowering.local(reduction.reduce.reducer.name(), ty, total);
     let mine = tile.clone() * int(TILE) + column.cast(Type::I32);
     (total, mine, first_warp().and(slice.binary("==", int(0))))

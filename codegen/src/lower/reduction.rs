@@ -308,6 +308,13 @@ impl Reduction {
             Reducer::Argmin | Reducer::Argmax => call(self.functor_call(), vec![a, b]),
         }
     }
+    /// The combination of values in a tree, neighbours first, as the canonical order has it; of none, the identity.
+    pub fn tree(&self, mut values: Vec<Expr>) -> Expr {
+        while values.len() > 1 {
+            values = values.chunks(2).map(|pair| self.combine(pair[0].clone(), pair[1].clone())).collect();
+        }
+        values.pop().unwrap_or(self.identity.clone())
+    }
     /// Combines a value with the identity of accumulators that no term reaches, where a schedule has left them out. It matters
     /// for fused products alone: one that underflows leaves −0, which +0 turns into +0.
     pub fn settle(&self, value: Expr) -> Expr {

@@ -24,17 +24,14 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, parts.clone().at(spot.own)))?;
             let part = |index| parts.clone().at(int(index));
             // Packs are further apart than the lanes of a pack: in the lane, across lanes, then across packs.
-            let mut values: Vec<Expr> = (0..packs)
+            let values: Vec<Expr> = (0..packs)
                 .map(|pack| {
                     let low = reduction.combine(part(4 * pack), part(4 * pack + 1));
                     let high = reduction.combine(part(4 * pack + 2), part(4 * pack + 3));
                     call("butterfly", vec![int(lanes), reduction.combine(low, high), reduction.functor()])
                 })
                 .collect();
-            while values.len() > 1 {
-                values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
-            }
-            let total = values.pop().ok_or_else(|| Error::Bug("a row without accumulators".into()))?;
+            let total = reduction.tree(values);
             Ok(if 4 * lanes * packs < ACCUMULATORS { reduction.settle(total) } else { total })
         }
         Layout::Registers { groups, blocks, .. } => {
@@ -50,7 +47,7 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             if blocks == 1 {
                 return Ok(if groups > 1 { reduction.settle(total) } else { total });
             }
-            let total = of_cluster(lowering, reduction, total, blocks)?;
+            let total = of_cluster(lowering, reduction, total, blocks);
             Ok(reduction.settle(total))
         }
         Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
@@ -59,7 +56,7 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
 
 /// Combines the totals of a cluster's blocks, neighbours first; every reduction has a place of its own, so that none is overwritten
 /// while another block reads it.
-fn of_cluster(lowering: &mut Lowering, reduction: &Reduction, total: Expr, blocks: i64) -> Result<Expr, Error> {
+fn of_cluster(lowering: &mut Lowering, reduction: &Reduction, total: Expr, blocks: i64) -> Expr {
     let ty = reduction.accumulator.clone();
     let stem = reduction.reduce.reducer.name();
     let own = lowering.shared(&format!("{stem}_of_block"), ty.clone(), vec![1]);
@@ -68,11 +65,7 @@ fn of_cluster(lowering: &mut Lowering, reduction: &Reduction, total: Expr, block
     let store = Node::Assign(own.clone().at(int(0)), total);
     lowering.push(Node::If { condition: first, then: vec![store], otherwise: Vec::new() });
     lowering.push(Node::Call("cluster_barrier".into(), Vec::new()));
-    let mut values: Vec<Expr> = (0..blocks).map(|block| call("of_block", vec![own.clone(), int(block)])).collect();
-    while values.len() > 1 {
-        values = values.chunks(2).map(|pair| reduction.combine(pair[0].clone(), pair[1].clone())).collect();
-    }
-    values.pop().ok_or_else(|| Error::Bug("a cluster without blocks".into()))
+    reduction.tree((0..blocks).map(|block| call("of_block", vec![own.clone(), int(block)])).collect())
 }
 
 /// Combines a warp's accumulators and lets its first lane store the result.

@@ -14,7 +14,7 @@ use crate::plan::{CudaType, Expr, Node, Unroll, int};
 use crate::size;
 
 /// Elements of all windows, of four bytes, that leave registers for the arithmetic and for other blocks.
-const MOST_HELD: i64 = 60;
+const MOST_HELD: i64 = 64;
 /// Reads along the fastest dimension further than this are better served by shared memory.
 const FURTHEST: i64 = 4;
 
