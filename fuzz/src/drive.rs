@@ -1,213 +1,206 @@
-//! Running many inputs: each job a process, so that even one that overflows its stack or hangs costs no other.
+//! Work on many numbers in processes, so that even a number that overflows the stack, takes all memory or never ends costs no
+//! other. What the work is, and how its processes are started, is the caller's.
+//!
+//! A job says how far it is, a word a line, on its standard output ([`job`]); its parent listens ([`run`]), and starts a job
+//! that has died again behind the number that killed it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::panic::{self, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, BufRead, BufReader, Write};
+use std::ops::Range;
+use std::process::{self, Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, io, process, thread};
-
-use crate::shrink::shrink;
-use crate::targets::Target;
-use crate::text::Corpus;
 
 /// The stack that the command gives the compiler.
 const STACK: usize = 256 << 20;
-/// An input may take this long; the machine may be busy.
-const LONGEST: Duration = Duration::from_secs(30);
-/// How many inputs a job goes between two words to its parent.
+/// The memory that a job may take.
+const MEMORY: u64 = 4 << 30;
+/// How many numbers a job goes between two words to its parent.
 const STEP: u64 = 256;
-/// The status of a job that an input held up.
+/// The status of a job that a number held up.
 const HUNG: i32 = 3;
+/// The status of a job that cannot work at all.
+pub const UNUSABLE: u8 = 2;
 
-/// What is to be run.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// What reads.
-    pub target: Target,
-    /// The number of the first input.
+/// What is to be done.
+pub struct Plan<'a> {
+    /// The first number.
     pub first: u64,
-    /// How many inputs.
+    /// How many.
     pub count: u64,
     /// How many processes.
     pub jobs: u64,
+    /// A process that calls [`job`] for these numbers, with this step.
+    pub command: &'a dyn Fn(Range<u64>, u64) -> io::Result<Command>,
+}
+
+/// How a number ended its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// By a signal.
+    Killed,
+    /// It took too long.
+    Hung,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Numbers of the inputs that failed.
+    /// Numbers that were said to fail.
     pub failures: Vec<u64>,
-    /// The longest that one input took, and its number.
+    /// Numbers that ended their process.
+    pub deaths: Vec<(u64, Death)>,
+    /// The longest that one took, and its number.
     pub slowest: (Duration, u64),
 }
 
-/// Runs a plan in processes of this program. Failing inputs, made smaller, are written to `folder`.
-pub fn run(plan: Plan, folder: &Path, mut progress: impl FnMut(u64)) -> io::Result<Outcome> {
-    let mut jobs = Vec::new();
-    for job in 0..plan.jobs {
-        // Neighbouring inputs to one job; the last one gets what is left.
-        let share = plan.count.div_ceil(plan.jobs);
-        let first = plan.first + (job * share).min(plan.count);
-        let end = plan.first + ((job + 1) * share).min(plan.count);
-        jobs.push(Job::start(plan.target, first, end, folder)?);
-    }
+/// Works a plan off. `progress` is told how many numbers are done.
+pub fn run(plan: &Plan, mut progress: impl FnMut(u64)) -> io::Result<Outcome> {
+    let share = plan.count.div_ceil(plan.jobs);
+    // Neighbouring numbers to one job; the last one gets what is left.
+    let part = |job: u64| plan.first + (job * share).min(plan.count)..plan.first + ((job + 1) * share).min(plan.count);
+    let mut jobs = (0..plan.jobs).map(|job| Job::start(plan, part(job))).collect::<io::Result<Vec<Job>>>()?;
     let mut outcome = Outcome::default();
-    let mut done = vec![0; jobs.len()];
-    while !jobs.iter().all(|job| job.at == job.end) {
-        for (number, job) in jobs.iter_mut().enumerate().filter(|(_, job)| job.at < job.end) {
-            job.listen(&mut outcome)?;
-            done[number] = job.at - job.first;
+    while jobs.iter().any(|job| !job.done) {
+        for job in jobs.iter_mut().filter(|job| !job.done) {
+            job.listen(plan, &mut outcome)?;
         }
-        progress(done.iter().sum());
+        let left: u64 = jobs.iter().map(|job| job.numbers.end - job.numbers.start).sum();
+        progress(plan.count - left);
     }
     outcome.failures.sort_unstable();
-    outcome.failures.dedup();
+    outcome.deaths.sort_unstable_by_key(|(number, _)| *number);
     Ok(outcome)
 }
 
-/// A process that works on a range of inputs.
+/// A process, and what it has yet to do, as far as it has said.
 struct Job {
-    target: Target,
-    first: u64,
-    at: u64,
-    end: u64,
-    folder: PathBuf,
+    numbers: Range<u64>,
+    done: bool,
     child: Child,
     words: BufReader<ChildStdout>,
 }
 
 impl Job {
-    fn start(target: Target, first: u64, end: u64, folder: &Path) -> io::Result<Job> {
-        let (child, words) = spawn(target, first, end, STEP, folder)?;
-        Ok(Job { target, first, at: first, end, folder: folder.to_owned(), child, words })
+    fn start(plan: &Plan, numbers: Range<u64>) -> io::Result<Job> {
+        let (child, words) = spawn(plan, numbers.clone(), STEP)?;
+        Ok(Job { numbers, done: false, child, words })
     }
 
-    /// Takes the next word; a job that has died is started again behind the input that killed it.
-    fn listen(&mut self, outcome: &mut Outcome) -> io::Result<()> {
+    /// Takes the next word; a job that has died is started again behind the number that killed it.
+    fn listen(&mut self, plan: &Plan, outcome: &mut Outcome) -> io::Result<()> {
         let mut word = String::new();
-        if self.words.read_line(&mut word)? == 0 {
-            let hung = self.child.wait()?.code() == Some(HUNG);
-            let culprit = if hung { self.at } else { self.find_culprit()? };
-            outcome.failures.push(culprit);
-            let input = Corpus::load().map(|corpus| self.target.input(&corpus, culprit)).unwrap_or_default();
-            let place = keep(&self.folder, self.target, culprit, &input);
-            eprintln!("{} {culprit}: {}{place}", self.target.name(), if hung { "no end" } else { "the process died" });
-            *self = Job { first: self.first, ..Job::start(self.target, culprit + 1, self.end, &self.folder)? };
-            self.at = culprit + 1;
+        if self.words.read_line(&mut word)? > 0 {
+            hear(&word, &mut self.numbers.start, outcome);
             return Ok(());
         }
-        let mut words = word.split_whitespace();
-        let kind = words.next().unwrap_or_default();
-        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-        match kind {
-            "at" => self.at = number(),
-            "failed" => outcome.failures.push(number()),
-            "slow" => {
-                let (input, micros) = (number(), number());
-                outcome.slowest = outcome.slowest.max((Duration::from_micros(micros), input));
+        let status = self.child.wait()?;
+        let (number, death) = match status.code() {
+            Some(0) if self.numbers.is_empty() => {
+                self.done = true;
+                return Ok(());
             }
-            _ => {}
-        }
-        if self.at == self.end {
-            self.child.wait()?;
-        }
+            Some(HUNG) => (self.numbers.start, Death::Hung),
+            Some(code) if code == 0 || code == i32::from(UNUSABLE) => {
+                return Err(io::Error::other(format!("a job ended by itself: {status}")));
+            }
+            _ => (self.find_culprit(plan)?, Death::Killed),
+        };
+        outcome.deaths.push((number, death));
+        *self = Job::start(plan, number + 1..self.numbers.end)?;
         Ok(())
     }
 
-    /// Goes through the last inputs again, one word each, to see which is the last one begun.
-    fn find_culprit(&self) -> io::Result<u64> {
-        let end = (self.at + STEP).min(self.end);
-        let (mut child, words) = spawn(self.target, self.at, end, 1, &self.folder)?;
-        let last = words.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix("at ")?.parse().ok()).last();
+    /// Goes through the last numbers again, one word each, to see which is the last one begun.
+    fn find_culprit(&self, plan: &Plan) -> io::Result<u64> {
+        let end = (self.numbers.start + STEP).min(self.numbers.end);
+        let (mut child, words) = spawn(plan, self.numbers.start..end, 1)?;
+        let mut last = self.numbers.start;
+        for word in words.lines() {
+            hear(&word?, &mut last, &mut Outcome::default());
+        }
         child.wait()?;
-        Ok(last.unwrap_or(self.at).min(end - 1))
+        Ok(last.min(end.saturating_sub(1)))
     }
 }
 
-fn spawn(target: Target, first: u64, end: u64, step: u64, folder: &Path) -> io::Result<(Child, BufReader<ChildStdout>)> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--job", target.name()]).args([first, end, step].map(|number| number.to_string())).arg(folder);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+fn spawn(plan: &Plan, numbers: Range<u64>, step: u64) -> io::Result<(Child, BufReader<ChildStdout>)> {
+    let mut child = (plan.command)(numbers, step)?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let words = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
     Ok((child, BufReader::new(words)))
 }
 
-/// A job's own side: runs inputs and says how far it is.
-pub fn job(target: Target, corpus: &Corpus, range: std::ops::Range<u64>, step: u64, folder: &Path) {
-    // The panics of inputs are told by their numbers; shrinking makes thousands.
-    panic::set_hook(Box::new(|_| {}));
-    let at = AtomicU64::new(range.start);
-    let finished = AtomicU64::new(0);
-    thread::scope(|scope| {
-        scope.spawn(|| watch(&at, &finished));
-        let work = || {
-            for number in range.clone() {
-                at.store(number, Ordering::Relaxed);
-                if (number - range.start).is_multiple_of(step) {
-                    say(&format!("at {number}"));
-                }
-                one(target, corpus, number, folder);
-            }
-            finished.store(1, Ordering::Relaxed);
-        };
-        // Without a thread of this size there is nothing to run.
-        let worker = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
-        if worker.is_err() {
-            finished.store(1, Ordering::Relaxed);
+/// What a job's word says.
+fn hear(word: &str, at: &mut u64, outcome: &mut Outcome) {
+    let mut words = word.split_whitespace();
+    let kind = words.next().unwrap_or_default();
+    let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    match kind {
+        "at" => *at = number(),
+        "failed" => outcome.failures.push(number()),
+        "slow" => {
+            let (which, micros) = (number(), number());
+            outcome.slowest = outcome.slowest.max((Duration::from_micros(micros), which));
         }
-    });
-    say(&format!("at {}", range.end));
+        _ => {}
+    }
 }
 
-/// Ends the process if an input takes too long.
-fn watch(at: &AtomicU64, finished: &AtomicU64) {
+/// A job's own side: does the work for each number, which is whether it went well, and ends the process if one takes longer
+/// than `longest`.
+pub fn job(numbers: Range<u64>, step: u64, longest: Duration, work: impl Fn(u64) -> bool + Sync) -> io::Result<()> {
+    limit_memory();
+    let at = AtomicU64::new(numbers.start);
+    let finished = AtomicBool::new(false);
+    let all = || {
+        for number in numbers.clone() {
+            at.store(number, Ordering::Relaxed);
+            if (number - numbers.start).is_multiple_of(step) {
+                say(&format!("at {number}"));
+            }
+            let start = Instant::now();
+            if !work(number) {
+                say(&format!("failed {number}"));
+            }
+            let took = start.elapsed();
+            if took > Duration::from_millis(20) {
+                say(&format!("slow {number} {}", took.as_micros()));
+            }
+        }
+        finished.store(true, Ordering::Relaxed);
+    };
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, all)?;
+        watch(&at, &finished, longest, || worker.is_finished());
+        io::Result::Ok(())
+    })?;
+    say(&format!("at {}", numbers.end));
+    Ok(())
+}
+
+/// Memory is asked for in vain beyond the limit, which ends the process.
+fn limit_memory() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        // Where there can be no limit, what is too large takes too long.
+        let _ = setrlimit(Resource::As, Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) });
+    }
+}
+
+/// Ends the process if one number takes too long.
+fn watch(at: &AtomicU64, finished: &AtomicBool, longest: Duration, over: impl Fn() -> bool) {
     let mut last = (u64::MAX, Instant::now());
-    while finished.load(Ordering::Relaxed) == 0 {
+    while !finished.load(Ordering::Relaxed) && !over() {
         thread::sleep(Duration::from_millis(20));
         let now = at.load(Ordering::Relaxed);
         if now != last.0 {
             last = (now, Instant::now());
-        } else if last.1.elapsed() > LONGEST {
+        } else if last.1.elapsed() > longest {
             say(&format!("at {now}"));
             process::exit(HUNG);
         }
     }
-}
-
-fn one(target: Target, corpus: &Corpus, number: u64, folder: &Path) {
-    let input = target.input(corpus, number);
-    let start = Instant::now();
-    let message = failure(target, &input);
-    let took = start.elapsed();
-    if took > Duration::from_millis(20) {
-        say(&format!("slow {number} {}", took.as_micros()));
-    }
-    let Some(message) = message else { return };
-    say(&format!("failed {number}"));
-    let small = shrink(&input, |candidate| failure(target, candidate).is_some_and(|other| kind(&other) == kind(&message)));
-    let place = keep(folder, target, number, &small);
-    eprintln!("{} {number}: {}{place}", target.name(), message.lines().next().unwrap_or_default());
-}
-
-/// Writes a failing input; says where.
-fn keep(folder: &Path, target: Target, number: u64, input: &[u8]) -> String {
-    let path = folder.join(format!("{}-{number}", target.name()));
-    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, input));
-    if written.is_ok() { format!(" (see {})", path.display()) } else { String::new() }
-}
-
-/// The start of a message, which smaller inputs share.
-fn kind(message: &str) -> &str {
-    message.char_indices().nth(30).map_or(message, |(end, _)| &message[..end])
-}
-
-/// What an input's panic says.
-pub fn failure(target: Target, input: &[u8]) -> Option<String> {
-    let payload = panic::catch_unwind(AssertUnwindSafe(|| target.run(input))).err()?;
-    let text = payload.downcast_ref::<String>().cloned();
-    Some(text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "a panic".to_owned()))
 }
 
 /// A word to the parent, at once. Without a parent there is nobody to work for.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The smallest input found that `fails`, within some seconds.
 pub fn shrink(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(5);
     let mut best = input.to_vec();
     let mut size = best.len() / 2;
     while size > 0 && Instant::now() < until {

@@ -1,5 +1,7 @@
 //! The targets: functions of bytes that panic if something is wrong.
 
+use std::panic::{self, AssertUnwindSafe};
+
 use gpukc_cli::npy;
 use gpukc_codegen::error::Error;
 use gpukc_codegen::facts::Facts;
@@ -57,6 +59,14 @@ impl Target {
             Target::Npy => binary::npy(&mut random),
             Target::Cache => binary::cache(&mut random),
         }
+    }
+
+    /// What the panic says with which reading an input ends, if it does.
+    pub fn failure(self, data: &[u8]) -> Option<String> {
+        let payload = panic::catch_unwind(AssertUnwindSafe(|| self.run(data))).err()?;
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Some(text.unwrap_or_else(|| "a panic".to_owned()))
     }
 
     /// Reads an input; panics if something is wrong.

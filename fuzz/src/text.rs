@@ -1,7 +1,5 @@
 //! Programs, changed token by token.
 
-use std::path::Path;
-
 use crate::random::Random;
 
 /// What is put in beside tokens of other programs: everything that the grammar knows, numbers at the edges of their types, and
@@ -171,20 +169,12 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The programs below these folders of the repository, and some of every kind of mistake.
-    pub fn load() -> Result<Corpus, String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-        let mut items = Vec::new();
-        for folder in ["examples", "tests/cases", "tests/diagnostics"] {
-            let told = |error: std::io::Error| format!("{folder}: {error}");
-            let mut files: Vec<_> = std::fs::read_dir(root.join(folder)).map_err(told)?.flatten().map(|entry| entry.path()).collect();
-            files.sort();
-            for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "gk")) {
-                let text = String::from_utf8_lossy(&std::fs::read(file).map_err(told)?).into_owned();
-                items.extend(text.split("\n\n").map(tokens).filter(|item| (3..400).contains(&item.len())));
-            }
-        }
-        if items.is_empty() { Err("the corpus is empty".to_owned()) } else { Ok(Corpus { items }) }
+    /// The programs that `build.rs` has found in the repository.
+    pub fn built_in() -> Corpus {
+        let programs: &[&[u8]] = &include!(concat!(env!("OUT_DIR"), "/corpus.rs"));
+        let texts = programs.iter().map(|program| String::from_utf8_lossy(program).replace("\r\n", "\n"));
+        let cut = |text: String| text.split("\n\n").map(tokens).filter(|item| (3..400).contains(&item.len())).collect::<Vec<_>>();
+        Corpus { items: texts.flat_map(cut).collect() }
     }
 
     /// Some items together, changed a few times.

@@ -1,13 +1,13 @@
 //! Some thousand inputs of each target; `cargo xtask fuzz` runs more.
 
-use gpukc_fuzz::drive::failure;
+use gpukc_fuzz::random::Random;
 use gpukc_fuzz::targets::Target;
 use gpukc_fuzz::text::Corpus;
 
 fn some(target: Target, count: u64) {
-    let corpus = Corpus::load().unwrap();
+    let corpus = Corpus::built_in();
     let check = || {
-        let failures = (0..count).filter_map(|number| Some((number, failure(target, &target.input(&corpus, number))?)));
+        let failures = (0..count).filter_map(|number| Some((number, target.failure(&target.input(&corpus, number))?)));
         assert_eq!(failures.collect::<Vec<_>>(), [], "{}", target.name());
     };
     // With the stack that the command has.
@@ -44,6 +44,22 @@ fn cache() {
     some(Target::Cache, 20_000);
 }
 
+/// A target takes any bytes, as libFuzzer would give it: those meant for other targets, and those meant for nothing.
+#[test]
+fn any_bytes() {
+    let corpus = Corpus::built_in();
+    let mut random = Random::new(7);
+    for target in Target::ALL {
+        let others = Target::ALL.into_iter().flat_map(|other| (0..300).map(move |number| (other, number)));
+        let mut inputs: Vec<Vec<u8>> = others.map(|(other, number)| other.input(&corpus, number)).collect();
+        inputs.extend((0..2000).map(|_| (0..random.below(200)).map(|_| random.bits() as u8).collect()));
+        inputs.push(Vec::new());
+        for input in inputs {
+            assert_eq!(target.failure(&input), None, "{}: {input:?}", target.name());
+        }
+    }
+}
+
 /// Inputs that failed once, by target.
 #[test]
 fn what_failed_once() {
@@ -52,7 +68,7 @@ fn what_failed_once() {
     for target in Target::ALL {
         for entry in std::fs::read_dir(root.join(target.name())).into_iter().flatten() {
             let path = entry.unwrap().path();
-            assert_eq!(failure(target, &std::fs::read(&path).unwrap()), None, "{}", path.display());
+            assert_eq!(target.failure(&std::fs::read(&path).unwrap()), None, "{}", path.display());
             count += 1;
         }
     }
@@ -62,7 +78,7 @@ fn what_failed_once() {
 /// The inputs reach what they are meant for: of each kind, some are accepted and some refused.
 #[test]
 fn inputs_are_of_both_kinds() {
-    let corpus = Corpus::load().unwrap();
+    let corpus = Corpus::built_in();
     let checks = |number| {
         let input = Target::Checker.input(&corpus, number);
         std::str::from_utf8(&input).is_ok_and(|text| !gpukc_dsl::check::check(&gpukc_dsl::source::Source::new("x", text)).failed())
