@@ -5,7 +5,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use gpukc_runtime::cache::{Cache, Entry, Key};
@@ -28,51 +29,73 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(0x9e37_79b9);
-    let mut round = 0;
-    let mut killed = 0;
-    while seconds.map_or(round < ROUNDS, |seconds| start.elapsed() < Duration::from_secs(seconds)) {
-        killed += self::round(folder.path(), round, &mut random);
-        check(folder.path());
-        round += 1;
+    let (mut rounds, mut done) = (0, Done::default());
+    while seconds.map_or(rounds < ROUNDS, |seconds| start.elapsed() < Duration::from_secs(seconds)) {
+        round(folder.path(), rounds, &mut random, &mut done);
+        done.torn += check(folder.path());
+        rounds += 1;
     }
     let took = start.elapsed().as_secs_f64();
-    println!("stress: {round} rounds of {PROCESSES} processes, {killed} killed, {took:.1} s: every entry found was right");
+    println!("stress: {rounds} rounds of {PROCESSES} processes in {took:.1} s, {done:?}: every entry found was right");
+    // That there was something to survive.
+    assert!(done.killed >= rounds && done.torn > 0 && done.hits >= rounds && done.puts >= rounds, "{done:?}");
     ExitCode::SUCCESS
 }
 
-/// Lets processes loose, kills some of them, and looks at how the others ended. Gives how many were killed.
-fn round(folder: &Path, number: u64, random: &mut Random) -> usize {
+/// What processes did, those that were not killed.
+#[derive(Debug, Default)]
+struct Done {
+    killed: u64,
+    /// Files that the killed were writing.
+    torn: u64,
+    hits: u64,
+    puts: u64,
+}
+
+/// Lets processes loose, kills half of them at random moments, and looks at how the others ended.
+fn round(folder: &Path, number: u64, random: &mut Random, done: &mut Done) {
     let damage = number % 2 == 1;
-    let start = |at: usize| {
-        let seed = number * PROCESSES as u64 + at as u64 + 1;
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg("--worker").arg(folder).args([seed.to_string(), damage.to_string()]);
-        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut children: Vec<Child> = (0..PROCESSES).map(start).collect();
-    let mut killed = Vec::new();
-    let begin = Instant::now();
-    while begin.elapsed() < ROUND {
-        std::thread::sleep(Duration::from_millis(3));
-        for _ in 0..2 {
-            let at = random.below(PROCESSES as u64) as usize;
-            let child = &mut children[at];
-            // One that has ended by itself is judged by its own status.
-            if child.try_wait().unwrap().is_none() && !killed.contains(&at) {
-                child.kill().unwrap();
-                killed.push(at);
-            }
-        }
-        if damage {
+    let left = AtomicUsize::new(PROCESSES);
+    let outputs: Vec<(bool, Output)> = std::thread::scope(|scope| {
+        // Each has a thread that waits for it, so that kills come in time however busy the machine is.
+        let keepers: Vec<_> = (0..PROCESSES)
+            .map(|at| {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                let seed = number * PROCESSES as u64 + at as u64 + 1;
+                command.arg("--worker").arg(folder).args([seed.to_string(), damage.to_string()]);
+                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+                let deadline = (at % 2 == 0).then(|| Duration::from_micros(random.below(2 * ROUND.as_micros() as u64)));
+                let left = &left;
+                scope.spawn(move || {
+                    let mut child = command.spawn().unwrap();
+                    if let Some(deadline) = deadline {
+                        std::thread::sleep(deadline);
+                        child.kill().unwrap();
+                    }
+                    let output = child.wait_with_output().unwrap();
+                    left.fetch_sub(1, Ordering::Relaxed);
+                    (deadline.is_some(), output)
+                })
+            })
+            .collect();
+        while damage && left.load(Ordering::Relaxed) > 0 {
             hurt(folder, random);
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        keepers.into_iter().map(|keeper| keeper.join().unwrap()).collect()
+    });
+    for (marked, output) in outputs {
+        // One that has ended before its kill is judged by its own status.
+        let killed = marked && output.status.code().is_none();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() || killed, "round {number}: {}: {errors}", output.status);
+        done.killed += u64::from(killed);
+        let text = String::from_utf8_lossy(&output.stdout);
+        for (hits, puts) in text.lines().filter_map(|line| line.split_once(' ')) {
+            done.hits += hits.parse::<u64>().unwrap_or(0);
+            done.puts += puts.parse::<u64>().unwrap_or(0);
         }
     }
-    for (at, child) in children.into_iter().enumerate() {
-        let output = child.wait_with_output().unwrap();
-        let fine = output.status.success() || (killed.contains(&at) && output.status.code().is_none());
-        assert!(fine, "round {number}, process {at}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    killed.len()
 }
 
 /// Cuts an entry off, flips a bit of it, or replaces it by another, in place, as no sound writer would.
@@ -99,14 +122,17 @@ fn hurt(folder: &Path, random: &mut Random) {
     }
 }
 
-/// After a round: no temporary file outlives its time, the bound holds, and what is there is sound once it has been read.
-fn check(folder: &Path) {
+/// After a round: no temporary file outlives its time, the bound holds, and what is there is sound once it has been read. Gives
+/// how many temporary files there were.
+fn check(folder: &Path) -> u64 {
+    let mut torn = 0;
     let mut cache = Cache::at(folder);
     cache.bound = BOUND;
     for entry in fs::read_dir(folder).unwrap().flatten() {
         if entry.file_name().to_str().unwrap().starts_with(".gkc-tmp-") {
             let file = fs::File::options().append(true).open(entry.path()).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+            torn += 1;
         }
     }
     // Reading drops what was damaged.
@@ -120,6 +146,7 @@ fn check(folder: &Path) {
     assert!(list.iter().all(|listed| listed.notes.is_ok()), "{list:?}");
     assert!(list.iter().map(|listed| listed.bytes).sum::<u64>() <= BOUND);
     assert_eq!(fs::read_dir(folder).unwrap().count(), list.len(), "something else than entries is left");
+    torn
 }
 
 /// Two threads that use the cache until the time is over.
@@ -128,14 +155,21 @@ fn worker(folder: &Path, seed: u64, damage: bool) -> ExitCode {
     cache.bound = BOUND;
     let until = Instant::now() + ROUND * 2;
     let work = |seed: u64| {
+        let (mut hits, mut puts) = (0, 0);
         let mut random = Random(seed);
         while Instant::now() < until {
             let number = random.below(KEYS);
             let lookup = cache.get(&key(number));
             assert!(damage || lookup.warning.is_none(), "{:?}", lookup.warning);
             match lookup.entry {
-                Some(found) => assert_eq!(found, entry(number)),
-                None => assert_eq!(cache.put(&key(number), &entry(number)), None),
+                Some(found) => {
+                    assert_eq!(found, entry(number));
+                    hits += 1;
+                }
+                None => {
+                    assert_eq!(cache.put(&key(number), &entry(number)), None);
+                    puts += 1;
+                }
             }
             match random.below(200) {
                 0 => drop(cache.clear().unwrap()),
@@ -143,6 +177,7 @@ fn worker(folder: &Path, seed: u64, damage: bool) -> ExitCode {
                 _ => {}
             }
         }
+        println!("{hits} {puts}");
     };
     std::thread::scope(|scope| {
         scope.spawn(|| work(seed.wrapping_mul(0x1234_5677)));
