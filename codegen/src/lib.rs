@@ -15,12 +15,12 @@ pub mod size;
 pub mod target;
 pub mod walk;
 
-use gpukc_dsl::program::{Kernel as Typed, Program};
+use gpukc_dsl::program::{ArrayId, Kernel as Typed, Program};
 use gpukc_dsl::source::Source;
 
 use error::Error;
 use facts::Facts;
-use kernel::{Kernel, Launch};
+use kernel::{Argument, Kernel, Launch};
 use lower::Lowered;
 use target::Target;
 
@@ -39,7 +39,34 @@ fn plan_beside(program: &Program, kernel: &Typed, target: Target, facts: &Facts,
 
 /// CUDA text for one kernel and its contract. The text depends on the program, the target's family and the facts alone.
 pub fn compile(program: &Program, kernel: &Typed, target: Target, facts: &Facts) -> Result<Kernel, Error> {
-    let lowered = plan(program, kernel, target, facts)?;
+    Ok(emitted(kernel, plan(program, kernel, target, facts)?))
+}
+
+/// The same for a call whose result takes the memory of a parameter, which [`in_place`](gpukc_dsl::program::in_place) allows. A
+/// launch that has both takes one pointer for them: two would be promised to be of different memory (`__restrict__`).
+pub fn compile_in_place(
+    program: &Program,
+    kernel: &Typed,
+    target: Target,
+    facts: &Facts,
+    parameter: ArrayId,
+    result: ArrayId,
+) -> Result<Kernel, Error> {
+    let mut lowered = plan(program, kernel, target, facts)?;
+    for launch in &mut lowered.plan.launches {
+        let place = |id| launch.parameters.iter().position(|p| p.argument == Argument::Array(id));
+        if let (Some(input), Some(output)) = (place(parameter), place(result)) {
+            let (from, to) = (launch.parameters[input].name.clone(), launch.parameters[output].name.clone());
+            launch.notes.push(format!("In place: `{to}` holds `{from}` at first."));
+            plan::rename::rename(&mut launch.body, &from, &to);
+            launch.parameters.remove(input);
+        }
+    }
+    plan::verify::verify(&lowered.plan)?;
+    Ok(emitted(kernel, lowered))
+}
+
+fn emitted(kernel: &Typed, lowered: Lowered) -> Kernel {
     let source = emit::emit(&lowered.plan, &lowered.functions);
     Ok(contract(kernel, lowered, source))
 }

@@ -20,6 +20,7 @@
 //! condition or in a loop whose bounds depend on the thread; shared memory fits the target; block sizes are legal.
 
 pub mod print;
+pub mod rename;
 pub mod shared;
 pub mod verify;
 

@@ -21,6 +21,7 @@
 //!   the filter is false, are not evaluated, subscripts included.
 //! - A variable's scope is its statement (left-side variables) or its `Reduce` (body, filter).
 
+pub mod in_place;
 pub mod print;
 pub mod verify;
 

@@ -144,6 +144,11 @@ impl Device {
         driver.memory_info()
     }
 
+    /// The number that the driver knows its context by, to compare with other users of the driver.
+    pub(crate) fn context(&self) -> CUcontext {
+        self.0.context
+    }
+
     pub(crate) fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -3,6 +3,8 @@
 //! The types are cudarc's. The functions are looked up one by one with plain integers as results, because cudarc's own
 //! bindings panic where a function is missing (older drivers) and return a closed enum (newer drivers add codes).
 
+mod queue;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -72,6 +74,8 @@ functions! {
     copy_in = cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
     /// From the device.
     copy_out = cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
+    /// Within the device.
+    copy_within = cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, usize, CUstream);
     /// Fills bytes.
     fill = cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream);
     /// A stream.
@@ -90,6 +94,16 @@ functions! {
     event_synchronize = cuEventSynchronize(CUevent);
     /// Milliseconds between two: every driver has this one, under the newer name only those since 12.8.
     event_elapsed = cuEventElapsedTime(*mut f32, CUevent, CUevent);
+    /// Lets a stream wait for it.
+    stream_wait = cuStreamWaitEvent(CUstream, CUevent, c_uint);
+    /// Whether it is over.
+    event_query = cuEventQuery(CUevent);
+    /// Host memory that the device reads and writes by itself.
+    host_alloc = cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
+    /// Frees it.
+    host_free = cuMemFreeHost(*mut c_void);
+    /// Its address on the device.
+    host_pointer = cuMemHostGetDevicePointer_v2(*mut CUdeviceptr, *mut c_void, c_uint);
     /// Loads code.
     module_load = cuModuleLoadData(*mut CUmodule, *const c_void);
     /// Unloads it.

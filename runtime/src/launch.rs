@@ -6,6 +6,7 @@
 
 mod call;
 mod fit;
+mod layout;
 mod prepare;
 
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use gpukc_dsl::types::Type;
 
 pub use call::{Call, Scalar, Shape};
 pub use fit::{Fit, fitting};
+pub use layout::{Layout, Loaded};
 pub use prepare::Prepared;
 
 use crate::buffer::Buffer;

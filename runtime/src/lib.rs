@@ -5,6 +5,9 @@
 //! opened when first needed, and a machine without them gets an [`error::Error`] that says what to do. Nothing here prints,
 //! and nothing panics on account of a library, a file or a device.
 //!
+//! For programs that keep arrays on the device there is a [`queue::Queue`]: several [`stream`]s, [`memory`] that knows which of
+//! them use it, and [`launch::Layout`]s, which launch without waiting, allocating or evaluating anything.
+//!
 //! All `unsafe` of the project is in this crate.
 
 pub mod buffer;
@@ -16,5 +19,15 @@ pub mod error;
 pub mod fatbin;
 pub mod launch;
 pub mod locate;
+pub mod memory;
 pub mod nvrtc;
+<<<<<<< HEAD
 pub mod process;
+=======
+pub mod pinned;
+pub mod queue;
+mod reports;
+pub mod stream;
+
+pub use cudarc;
+>>>>>>> 1ae482b (Kernels in Rust: gpu_kernel!, typed arrays on a GPU or the CPU, streams that know what they share, calls in place, binaries made ahead)

@@ -4,10 +4,16 @@ use std::fs;
 
 use crate::command::{Result, cargo, output, root, run};
 
-/// Accepts the snapshots of all trials whose name contains `filter`.
+/// Accepts the snapshots of all trials whose name contains `filter`; without a filter, or for `ui`, also what rustc says to users
+/// of the macro, and the examples' texts.
 pub fn accept(filter: &str) -> Result<()> {
     let mut tests = cargo(&["test", "--quiet", "--test", "stages", "--test", "diagnostics", "--"]);
     let _ = run(tests.arg(filter).env("INSTA_UPDATE", "always"));
+    if filter.is_empty() || filter == "ui" {
+        let _ = run(cargo(&["test", "--quiet", "--test", "ui", "--test", "examples"])
+            .env("GPUKC_ACCEPT", "1")
+            .env("INSTA_UPDATE", "always"));
+    }
     // What the tests call stale belongs to no case any more.
     for name in ["stages", "diagnostics"] {
         let listed = output(cargo(&["test", "--quiet", "--test", name, "--"]).env("GPUKC_LIST_STALE", "1"))?;
@@ -17,5 +23,5 @@ pub fn accept(filter: &str) -> Result<()> {
             eprintln!("removed tests/snapshots/{file}");
         }
     }
-    run(std::process::Command::new("git").args(["status", "--short", "--", "tests/snapshots"]).current_dir(root()))
+    run(std::process::Command::new("git").args(["status", "--short", "--", "tests", "examples"]).current_dir(root()))
 }

@@ -40,8 +40,20 @@ pub fn bundle(folder: &Path) -> Result<()> {
         return Err(format!("{} is there already and is no bundle", folder.display()));
     }
     let program = built(&["build", "--release", "--package", "gpukc-cli"])?;
-    let tests =
-        built(&["test", "--release", "--no-run", "--workspace", "--features", "device", "--test", "device", "--test", "nvrtc"])?;
+    let tests = built(&[
+        "test",
+        "--release",
+        "--no-run",
+        "--workspace",
+        "--features",
+        "device",
+        "--test",
+        "device",
+        "--test",
+        "face_device",
+        "--test",
+        "nvrtc",
+    ])?;
     let _ = fs::remove_dir_all(&folder);
     for file in &program {
         place(file, &folder.join("gpukc"))?;

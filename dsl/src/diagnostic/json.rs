@@ -40,7 +40,7 @@ pub fn help(source: &Source, diagnostic: &Diagnostic) -> Option<String> {
 }
 
 /// A suggestion in words.
-pub(super) fn suggestion(source: &Source, suggestion: &Suggestion) -> String {
+pub fn suggestion(source: &Source, suggestion: &Suggestion) -> String {
     match rewritten(source, suggestion) {
         text if text.is_empty() || suggestion.text.contains(&format!("`{text}`")) => suggestion.text.clone(),
         text if suggestion.text.ends_with('?') => format!("{} `{text}`", suggestion.text),

@@ -91,7 +91,7 @@ pub(super) fn prepare<'a>(program: &'a Program, call: &Call, arrays: &[(ArrayId,
 }
 
 /// The grid at this call; none if it is empty.
-fn grid_of(kernel: &Kernel, launch: &Launch, call: &Call) -> Result<Option<[u32; 3]>, Error> {
+pub(super) fn grid_of(kernel: &Kernel, launch: &Launch, call: &Call) -> Result<Option<[u32; 3]>, Error> {
     let mut grid = [0; 3];
     for axis in 0..3 {
         let extent = launch.grid[axis].evaluate(call);
@@ -127,7 +127,7 @@ fn value_of(
     }
 }
 
-fn size_value(formula: &Formula, ty: Type, call: &Call) -> Result<u64, Error> {
+pub(super) fn size_value(formula: &Formula, ty: Type, call: &Call) -> Result<u64, Error> {
     let value = formula.evaluate(call);
     match ty {
         Type::I64 => Ok(value as u64),

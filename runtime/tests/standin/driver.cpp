@@ -59,7 +59,7 @@ struct Module {
 
 std::mutex lock;
 std::vector<std::string> devices;
-std::map<Pointer, size_t> allocations;
+std::map<Pointer, size_t> allocations, pinned;
 std::set<void *> modules, streams, events;
 std::map<std::string, int> calls;
 int retained = 0;
@@ -258,6 +258,7 @@ Status cuDevicePrimaryCtxRelease_v2(int) {
         std::ostringstream line;
         line << "release allocations=" << allocations.size() << " modules=" << modules.size() << " streams=" << streams.size()
              << " events=" << events.size();
+        if (!pinned.empty()) line << " pinned=" << pinned.size();
         say(line.str());
         fault = OK;
     }
@@ -319,6 +320,13 @@ Status cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, void *stream) 
     return OK;
 }
 
+Status cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void *stream) {
+    CALL("cuMemcpyDtoDAsync", true);
+    if (!is_allocated(to, bytes) || !is_allocated(from, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    memcpy((void *)to, (void *)from, bytes);
+    return OK;
+}
+
 Status cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, void *stream) {
     CALL("cuMemsetD8Async", true);
     if (!is_allocated(to, bytes) || !streams.count(stream)) return INVALID_VALUE;
@@ -356,6 +364,40 @@ Status cuEventDestroy_v2(void *event) {
 Status cuEventRecord(void *event, void *stream) {
     CALL("cuEventRecord", true);
     return events.count(event) && streams.count(stream) ? OK : INVALID_HANDLE;
+}
+
+Status cuEventQuery(void *event) {
+    CALL("cuEventQuery", true);
+    return events.count(event) ? OK : INVALID_HANDLE;
+}
+
+Status cuStreamWaitEvent(void *stream, void *event, unsigned) {
+    CALL("cuStreamWaitEvent", true);
+    if (!streams.count(stream) || !events.count(event)) return INVALID_HANDLE;
+    say("wait");
+    return OK;
+}
+
+// Pinned memory is an allocation that is not counted as the device's.
+Status cuMemHostAlloc(void **host, size_t bytes, unsigned) {
+    CALL("cuMemHostAlloc", true);
+    if (posix_memalign(host, 4096, bytes)) return OUT_OF_MEMORY;
+    memset(*host, 0xa5, bytes);
+    pinned[(Pointer)*host] = bytes;
+    return OK;
+}
+
+Status cuMemHostGetDevicePointer_v2(Pointer *pointer, void *host, unsigned) {
+    CALL("cuMemHostGetDevicePointer", true);
+    *pointer = (Pointer)host;
+    return pinned.count(*pointer) ? OK : INVALID_VALUE;
+}
+
+Status cuMemFreeHost(void *host) {
+    CALL("cuMemFreeHost", true);
+    if (pinned.erase((Pointer)host) == 0) return INVALID_VALUE;
+    free(host);
+    return OK;
 }
 
 Status cuEventSynchronize(void *event) {
@@ -416,9 +458,11 @@ Status cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsig
         memcpy(&value, arguments[at], function->sizes[at]);
         bool memory = is_allocated(value, 1);
         line << (at ? "," : "");
-        if (memory) line << "memory:" << allocations[value];
+        if (pinned.count(value)) line << "pinned:" << pinned[value];
+        else if (memory && !allocations.count(value)) line << "inside";
+        else if (memory) line << "memory:" << allocations[value];
         else line << function->sizes[at] << ":" << value;
-        if (memory && at == function->report) report(value);
+        if ((memory || pinned.count(value)) && at == function->report) report(value);
     }
     say(line.str());
     return OK;

@@ -1,0 +1,291 @@
+//! A kernel's signature to Rust: a function of its name, and a module of its name with the other ways to call it.
+//!
+//! Each module is complete in itself, for the macro may stand in a function's body, where a module can't be named from inside of
+//! another. All paths are absolute or start at the crate `gpukc`, whatever it is called; names of ours that stand among the
+//! user's are hygienic.
+
+use gpukc_dsl::types::Type;
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::quote;
+
+use crate::signature::{Signature, Value};
+
+/// Where kernels come from: expressions for the text, the file's name and made binaries; the text's first line in the file.
+pub struct Origin {
+    /// The text.
+    pub code: TokenStream,
+    /// The name of the file it stands in.
+    pub file: TokenStream,
+    /// On which line it starts.
+    pub line: usize,
+    /// A bundle of binaries.
+    pub binaries: TokenStream,
+}
+
+/// All that Rust sees of a kernel.
+pub fn kernel(root: &TokenStream, signature: &Signature, origin: &Origin) -> TokenStream {
+    let Origin { code, file, line, binaries } = origin;
+    let (name, ident) = (&signature.name, &signature.ident);
+    let expand = Expand { root, signature };
+    let (main, on) = (expand.returning(true), expand.returning(false));
+    let (into, on_into) = (expand.into_existing(true), expand.into_existing(false));
+    let in_place: TokenStream = signature.in_place.iter().map(|&at| expand.in_place(at)).collect();
+    let results = expand.results_struct();
+    let about = format!("Further ways to call the kernel `{name}`, and what it is compiled to.\n\n```text\n{}\n```", signature.header);
+    quote! {
+        #main
+
+        #[doc = #about]
+        #[allow(dead_code, missing_docs, non_snake_case, unreachable_pub, unused_imports, clippy::all, clippy::pedantic)]
+        pub mod #ident {
+            static KERNEL: #root::__private::Kernel = #root::__private::Kernel::new(#name, #code, #file, #line, #binaries);
+
+            #results
+            #on
+            #into
+            #on_into
+            #in_place
+
+            /// The CUDA text that serves every call of this kernel; where it can't run on a GPU yet, a comment that says why.
+            pub fn cuda() -> #root::__private::String {
+                KERNEL.cuda()
+            }
+
+            /// The plan of [`cuda`]'s text: loops, memory, barriers, launches.
+            pub fn plan() -> #root::__private::String {
+                KERNEL.plan()
+            }
+
+            /// Makes the kernel ready for arguments of these shapes, so that the first call need not.
+            #[doc(hidden)]
+            pub fn kernel() -> &'static #root::__private::Kernel {
+                &KERNEL
+            }
+        }
+    }
+}
+
+struct Expand<'a> {
+    root: &'a TokenStream,
+    signature: &'a Signature,
+}
+
+/// A name of ours among the user's.
+fn own(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+impl Expand<'_> {
+    /// The call that gives new arrays: the kernel's own function, or `on` a stream.
+    fn returning(&self, main: bool) -> TokenStream {
+        let (root, signature) = (self.root, self.signature);
+        let (first, target) = self.target(main);
+        let parameters = self.parameters(None);
+        let result = self.result_type(main);
+        let doc = if main { self.documentation() } else { format!("[`{0}`](fn@super::{0}) on a stream.", signature.name) };
+        let ident = &signature.ident;
+        if main {
+            let arguments = signature.parameters.iter().map(|value| &value.ident);
+            return quote! {
+                #[doc = #doc]
+                #[allow(dead_code, non_snake_case, unreachable_pub, clippy::all, clippy::pedantic)]
+                pub fn #ident(#first #(#parameters),*) -> ::core::result::Result<#result, #root::Error> {
+                    #ident::on(#target, #(#arguments),*)
+                }
+            };
+        }
+        let (scalars, arrays) = (self.scalars(), self.arrays(None));
+        let count = Literal::usize_unsuffixed(signature.results.len());
+        let names: Vec<Ident> = (0..signature.results.len()).map(|at| own(&format!("result_{at}"))).collect();
+        let value = match signature.results.as_slice() {
+            [_] => quote!(#root::__private::typed(#(#names)*)?),
+            several => {
+                let fields = several.iter().map(|value| &value.ident);
+                quote!(Results { #(#fields: #root::__private::typed(#names)?),* })
+            }
+        };
+        quote! {
+            #[doc = #doc]
+            pub fn on(#first #(#parameters),*) -> ::core::result::Result<#result, #root::Error> {
+                let [#(#names),*] = KERNEL.call::<#count>(#target, &[#(#scalars),*], &[#(#arrays),*])?;
+                ::core::result::Result::Ok(#value)
+            }
+        }
+    }
+
+    /// The call that writes into existing arrays.
+    fn into_existing(&self, gpu: bool) -> TokenStream {
+        let (root, signature) = (self.root, self.signature);
+        let (first, target) = self.target(gpu);
+        let parameters = self.parameters(None);
+        let mut taken: Vec<&str> = signature.parameters.iter().map(|value| value.name.as_str()).collect();
+        let mut outputs = Vec::new();
+        let mut names = Vec::new();
+        for value in &signature.results {
+            // A result may not be called as a parameter in gk; in a wrong program it may.
+            let ident = if taken.contains(&value.name.as_str()) { own("result") } else { value.ident.clone() };
+            taken.push(&value.name);
+            let ty = self.array(value);
+            outputs.push(quote!(#ident: &mut #ty));
+            names.push(ident);
+        }
+        let (scalars, arrays) = (self.scalars(), self.arrays(None));
+        let (name, doc) = match gpu {
+            true => (
+                own_call("into"),
+                format!("[`{0}`](fn@super::{0}) into existing arrays, whose shapes must be those of the results.", signature.name),
+            ),
+            false => (own_call("on_into"), "[`into`] on a stream.".to_owned()),
+        };
+        quote! {
+            #[doc = #doc]
+            pub fn #name(#first #(#parameters,)* #(#outputs),*) -> ::core::result::Result<(), #root::Error> {
+                KERNEL.call_into(#target, &[#(#scalars),*], &[#(#arrays),*], &mut [#(#root::__private::taken(#names)),*])
+            }
+        }
+    }
+
+    /// The calls that leave the result in the memory of parameter `at`.
+    fn in_place(&self, at: usize) -> TokenStream {
+        let (root, signature) = (self.root, self.signature);
+        let parameters = self.parameters(Some(at));
+        let (scalars, arrays) = (self.scalars(), self.arrays(Some(at)));
+        let target_array = &signature.parameters[at].ident;
+        let number = Literal::usize_unsuffixed(signature.parameters[..at].iter().filter(|value| value.rank.is_some()).count());
+        let functions = [true, false].map(|gpu| {
+            let (first, target) = self.target(gpu);
+            let parameter = &signature.parameters[at].name;
+            let (name, doc) = match gpu {
+                true => (
+                    own_call(&format!("in_place_{parameter}")),
+                    format!("[`{0}`](fn@super::{0}) in place: the result is left in `{parameter}`.", signature.name),
+                ),
+                false => (own_call(&format!("on_in_place_{parameter}")), format!("[`in_place_{parameter}`] on a stream.")),
+            };
+            quote! {
+                #[doc = #doc]
+                pub fn #name(#first #(#parameters),*) -> ::core::result::Result<(), #root::Error> {
+                    KERNEL.call_in_place(#target, &[#(#scalars),*], &[#(#arrays),*], #number, #root::__private::taken(#target_array))
+                }
+            }
+        });
+        functions.into_iter().collect()
+    }
+
+    /// `gpu: &Gpu,` or `stream: &Stream,`, and the stream.
+    fn target(&self, gpu: bool) -> (TokenStream, TokenStream) {
+        let root = self.root;
+        if gpu {
+            let gpu = own("gpu");
+            (quote!(#gpu: &#root::Gpu,), quote!(#gpu.stream()))
+        } else {
+            let stream = own("stream");
+            (quote!(#stream: &#root::Stream,), quote!(#stream))
+        }
+    }
+
+    /// Parameters in order; the one that is computed in place is `&mut`.
+    fn parameters(&self, in_place: Option<usize>) -> Vec<TokenStream> {
+        let parameter = |(at, value): (usize, &Value)| {
+            let ident = &value.ident;
+            let ty = self.array(value);
+            match value.rank {
+                None => {
+                    let scalar = self.element(value.element);
+                    quote!(#ident: #scalar)
+                }
+                Some(_) if in_place == Some(at) => quote!(#ident: &mut #ty),
+                Some(_) => quote!(#ident: &#ty),
+            }
+        };
+        self.signature.parameters.iter().enumerate().map(parameter).collect()
+    }
+
+    fn scalars(&self) -> Vec<TokenStream> {
+        let root = self.root;
+        let scalars = self.signature.parameters.iter().filter(|value| value.rank.is_none());
+        scalars.map(|Value { ident, .. }| quote!(#root::__private::bits(#ident))).collect()
+    }
+
+    /// The arrays that are read, without the one that is computed in place.
+    fn arrays(&self, in_place: Option<usize>) -> Vec<TokenStream> {
+        let root = self.root;
+        let arrays = self.signature.parameters.iter().enumerate().filter(|&(at, value)| value.rank.is_some() && in_place != Some(at));
+        arrays.map(|(_, Value { ident, .. })| quote!(#root::__private::given(#ident))).collect()
+    }
+
+    fn element(&self, element: Type) -> TokenStream {
+        let root = self.root;
+        match element {
+            Type::F16 => quote!(#root::half::f16),
+            Type::Bf16 => quote!(#root::half::bf16),
+            other => {
+                let name = Ident::new(other.name(), Span::mixed_site());
+                quote!(::core::primitive::#name)
+            }
+        }
+    }
+
+    /// The Rust type of an array; a scalar result is an array without dims.
+    fn array(&self, value: &Value) -> TokenStream {
+        let (root, element) = (self.root, self.element(value.element));
+        let rank = Literal::usize_unsuffixed(value.rank.unwrap_or(0));
+        quote!(#root::DeviceArray<#element, #rank>)
+    }
+
+    /// What a call gives, seen from outside of the module or from inside.
+    fn result_type(&self, outside: bool) -> TokenStream {
+        let ident = &self.signature.ident;
+        match (self.signature.results.as_slice(), outside) {
+            ([only], _) => self.array(only),
+            (_, true) => quote!(#ident::Results),
+            (_, false) => quote!(Results),
+        }
+    }
+
+    /// The struct of several results.
+    fn results_struct(&self) -> TokenStream {
+        let signature = self.signature;
+        if signature.results.len() == 1 {
+            return TokenStream::new();
+        }
+        let root = self.root;
+        let fields = signature.results.iter().map(|value| {
+            let (ident, ty) = (&value.ident, self.array(value));
+            let doc = format!("The result `{}`.", value.name);
+            quote!(#[doc = #doc] pub #ident: #ty)
+        });
+        let doc = format!("What [`{0}`](fn@super::{0}) gives.", signature.name);
+        let derive = quote!(#[derive(#root::__private::Debug)]);
+        quote! {
+            #[doc = #doc]
+            #derive
+            pub struct Results {
+                #(#fields),*
+            }
+        }
+    }
+
+    /// The documentation of the kernel's function.
+    fn documentation(&self) -> String {
+        let signature = self.signature;
+        let mut doc = signature.doc.join("\n");
+        if !doc.is_empty() {
+            doc.push_str("\n\n");
+        }
+        doc.push_str(&format!("```text\n{}\n```\n", signature.header));
+        if signature.results.iter().any(|value| value.rank.is_none()) {
+            doc.push_str("\nA result that is a scalar is an array without dims; its `value` waits for it.\n");
+        }
+        doc.push_str(
+            "\n# Errors\n\nIf the shapes or scalars don't suit the signature, if the device lacks memory, or if something that the device was \
+             asked for before has failed.",
+        );
+        doc
+    }
+}
+
+/// A function of ours that users call.
+fn own_call(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
+}

@@ -1,0 +1,155 @@
+//! What Rust sees of a kernel, taken from the syntax tree, so that wrong programs have it too.
+
+use gpukc_dsl::ast::{self, Item, Results, TypeExpr};
+use gpukc_dsl::parser;
+use gpukc_dsl::program::{Kernel, Program, in_place};
+use gpukc_dsl::source::{Source, Span as Place};
+use gpukc_dsl::types::Type;
+use proc_macro2::{Ident, Span};
+
+/// A kernel's signature.
+pub struct Signature {
+    /// Its name in gk.
+    pub name: String,
+    /// Its name in Rust, where the user wrote it.
+    pub ident: Ident,
+    /// Its doc comment.
+    pub doc: Vec<String>,
+    /// The text from `kernel` to the results and conditions, on one line.
+    pub header: String,
+    /// Parameters in order.
+    pub parameters: Vec<Value>,
+    /// Results in order.
+    pub results: Vec<Value>,
+    /// The numbers of the parameters that the result may be computed in.
+    pub in_place: Vec<usize>,
+}
+
+/// A parameter or a result.
+pub struct Value {
+    /// Its name in gk.
+    pub name: String,
+    /// Its name in Rust.
+    pub ident: Ident,
+    /// Its element type.
+    pub element: Type,
+    /// The number of dims; `None` of a scalar.
+    pub rank: Option<usize>,
+}
+
+impl Signature {
+    /// Of all kernels whose signatures can be read. `token` gives the token of a place.
+    pub fn all(source: &Source, program: Option<&Program>, token: impl Fn(Place) -> Span) -> Vec<Signature> {
+        let (file, _) = parser::parse(source);
+        let mut signatures: Vec<Signature> = Vec::new();
+        for item in &file.items {
+            let Item::Kernel(kernel) = item else { continue };
+            let checked = program.and_then(|program| program.kernel(&kernel.name.text));
+            let signature = signature(source, kernel, checked, &token);
+            // A second kernel of a name has its error; Rust need not give another.
+            signatures.extend(signature.filter(|new| signatures.iter().all(|known| known.name != new.name)));
+        }
+        signatures
+    }
+}
+
+fn signature(source: &Source, kernel: &ast::Kernel, checked: Option<&Kernel>, token: impl Fn(Place) -> Span) -> Option<Signature> {
+    let value = |name: &ast::Name, ty: &TypeExpr| {
+        let ident = ident(&name.text, token(name.span));
+        Some(Value {
+            name: name.text.clone(),
+            ident,
+            element: Type::from_name(&ty.element.text)?,
+            rank: ty.dims.as_ref().map(Vec::len),
+        })
+    };
+    let parameters: Vec<Value> = kernel.parameters.iter().map(|p| value(&p.name, &p.ty)).collect::<Option<_>>()?;
+    let results: Vec<Value> = match &kernel.results {
+        Results::Unnamed(ty) => vec![value(&ast::Name { text: "out".into(), span: ty.span }, ty)?],
+        Results::Named(named) => named.iter().map(|p| value(&p.name, &p.ty)).collect::<Option<_>>()?,
+    };
+    let in_place = in_place_parameters(checked, &parameters, &results);
+    let start = kernel.attributes.last().map_or(kernel.span.start, |attribute| attribute.span.end);
+    Some(Signature {
+        name: kernel.name.text.clone(),
+        ident: ident(&kernel.name.text, token(kernel.name.span)),
+        doc: kernel.doc.clone(),
+        header: header(source.slice(Place { start, end: kernel.span.end })),
+        parameters,
+        results,
+        in_place,
+    })
+}
+
+/// Of a kernel that is refused: all that may be meant.
+fn in_place_parameters(checked: Option<&Kernel>, parameters: &[Value], results: &[Value]) -> Vec<usize> {
+    let position = |name: &str| parameters.iter().position(|parameter| parameter.name == name);
+    match (checked, results) {
+        (Some(kernel), _) => in_place::in_place(kernel).into_iter().filter_map(|id| position(&kernel.arrays[id].name)).collect(),
+        (None, [result]) => {
+            let alike = |value: &Value| value.rank.is_some() && value.rank == result.rank && value.element == result.element;
+            (0..parameters.len()).filter(|&at| alike(&parameters[at])).collect()
+        }
+        (None, _) => Vec::new(),
+    }
+}
+
+/// The text before the body, comments left out, with single blanks.
+fn header(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or(""));
+    let text: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let text = text.join(" ");
+    let end = text.find('{').unwrap_or(text.len());
+    let mut header = text[..end].trim_end().to_owned();
+    // Tokens that had lost their places are joined by blanks.
+    for (apart, together) in [(" (", "("), ("( ", "("), (" )", ")"), (" [", "["), ("[ ", "["), (" ]", "]"), (" ,", ","), (" :", ":")] {
+        header = header.replace(apart, together);
+    }
+    header.replace("->(", "-> (").replace("where(", "where (")
+}
+
+/// A gk name as a Rust name.
+pub fn ident(name: &str, span: Span) -> Ident {
+    match name {
+        // These can't be raw.
+        "self" | "Self" | "super" | "crate" | "_" => Ident::new(&format!("{name}_"), span),
+        _ if syn::parse_str::<Ident>(name).is_ok() => Ident::new(name, span),
+        _ => Ident::new_raw(name, span),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Vec<Signature> {
+        let source = Source::new("t", text);
+        let checked = gpukc_dsl::check(&source);
+        Signature::all(&source, checked.program.as_ref(), |_| Span::call_site())
+    }
+
+    #[test]
+    fn signatures_are_read() {
+        let found = of(
+            "/// Doc.\n@block(128)\nkernel k(type: f32, x: bf16[n,\n m]) // why\n -> (a: f32, b: u8[n]) where n > 1 { a = type; b[i] = 1; }",
+        );
+        let [k] = found.as_slice() else { panic!("{}", found.len()) };
+        assert_eq!(k.header, "kernel k(type: f32, x: bf16[n, m]) -> (a: f32, b: u8[n]) where n > 1");
+        assert_eq!(k.parameters[0].ident.to_string(), "r#type");
+        assert_eq!((k.parameters[1].element, k.parameters[1].rank), (Type::Bf16, Some(2)));
+        assert_eq!((k.results.len(), k.results[0].rank, k.doc.as_slice()), (2, None, &["Doc.".to_owned()][..]));
+    }
+
+    #[test]
+    fn wrong_kernels_have_signatures() {
+        let found = of("kernel k(x: f32[n]) -> y: f32[n] { y[i] = x[i + 1]; } kernel k(x: f32[n]) -> f32 { 1.0 }");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].in_place, [0]);
+    }
+
+    #[test]
+    fn names_that_rust_reserves() {
+        let text = |name| ident(name, Span::call_site()).to_string();
+        assert_eq!([text("self"), text("match"), text("x"), text("_")], ["self_", "r#match", "x", "__"]);
+    }
+}

@@ -1,0 +1,291 @@
+//! Arrays on a device, and views of their parts.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+
+use crate::element::Element;
+use crate::error::Error;
+use crate::gpu::Gpu;
+use crate::untyped::{Extents, Untyped};
+
+/// An array on a device: `RANK` dims, row-major, elements of type `T`. Its memory is freed when it is dropped, after everything
+/// that has been asked of it, so that it may be dropped at any time.
+///
+/// An array without dims is a scalar that a kernel has computed: [`value`](DeviceArray::value) waits for it.
+///
+/// ```
+/// use gpukc::{DeviceArray, Gpu};
+///
+/// let gpu = Gpu::cpu();
+/// let mut x = DeviceArray::new(&gpu, [2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// assert_eq!(x.shape(), [2, 3]);
+/// x.view_mut(0..1)?.write(&[7.0, 8.0, 9.0])?;
+/// assert_eq!(x.view(0..1)?.to_vec()?, [7.0, 8.0, 9.0]);
+/// # Ok::<(), gpukc::Error>(())
+/// ```
+pub struct DeviceArray<T, const RANK: usize> {
+    array: Untyped,
+    element: PhantomData<T>,
+}
+
+fn extents<const RANK: usize>(shape: [usize; RANK]) -> Result<Extents, Error> {
+    Extents::new(&shape).ok_or_else(|| Error::arguments(format!("an array can't have the shape {shape:?}")))
+}
+
+impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
+    /// An array with these elements, row-major.
+    ///
+    /// # Errors
+    /// If the shape does not hold just as many elements, or the device has no memory left.
+    pub fn new(gpu: &Gpu, shape: [usize; RANK], values: &[T]) -> Result<Self, Error> {
+        let extents = extents(shape)?;
+        if extents.elements() != Some(values.len()) {
+            return Err(Error::arguments(format!("{} elements for an array of shape {shape:?}", values.len())));
+        }
+        let array = Untyped::unspecified(gpu, gpu.stream(), T::TYPE, extents)?;
+        array.write(T::as_bytes(values))?;
+        Ok(Self::of(array))
+    }
+
+    /// An array of zeros (of `false`).
+    ///
+    /// # Errors
+    /// If the device has no memory left.
+    pub fn zeros(gpu: &Gpu, shape: [usize; RANK]) -> Result<Self, Error> {
+        Ok(Self::of(Untyped::zeros(gpu, T::TYPE, extents(shape)?)?))
+    }
+
+    fn of(array: Untyped) -> Self {
+        DeviceArray { array, element: PhantomData }
+    }
+
+    /// If it has this type and rank.
+    pub(crate) fn from_untyped(array: Untyped) -> Result<Self, Error> {
+        if array.element() == T::TYPE && array.extents().as_slice().len() == RANK {
+            Ok(Self::of(array))
+        } else {
+            Err(Error::bug("an array of another type than it was declared with"))
+        }
+    }
+
+    pub(crate) fn untyped(&self) -> &Untyped {
+        &self.array
+    }
+
+    pub(crate) fn into_untyped(self) -> Untyped {
+        self.array
+    }
+
+    /// The extents, the slowest first.
+    pub fn shape(&self) -> [usize; RANK] {
+        let extents = self.array.extents().as_slice();
+        std::array::from_fn(|axis| extents.get(axis).map_or(0, |&extent| extent as usize))
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.array.extents().elements().unwrap_or(0)
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device it is on.
+    pub fn gpu(&self) -> &Gpu {
+        self.array.gpu()
+    }
+
+    /// The elements, row-major; waits for what computes them.
+    ///
+    /// # Errors
+    /// If something has failed that was asked of the device before, an index out of range say.
+    pub fn to_vec(&self) -> Result<Vec<T>, Error> {
+        let mut values = vec![T::default(); self.len()];
+        self.read(&mut values)?;
+        Ok(values)
+    }
+
+    /// Copies the elements to the host, row-major; waits for what computes them.
+    ///
+    /// # Errors
+    /// If there are not just as many, or something has failed that was asked of the device before.
+    pub fn read(&self, values: &mut [T]) -> Result<(), Error> {
+        self.check_count(values.len())?;
+        T::fill(values, |bytes| self.array.read(bytes))
+    }
+
+    /// Replaces the elements, row-major.
+    ///
+    /// # Errors
+    /// If there are not just as many, or the device has failed.
+    pub fn write(&mut self, values: &[T]) -> Result<(), Error> {
+        self.check_count(values.len())?;
+        self.array.write(T::as_bytes(values))
+    }
+
+    fn check_count(&self, count: usize) -> Result<(), Error> {
+        if count == self.len() {
+            Ok(())
+        } else {
+            Err(Error::arguments(format!("{count} elements for an array of shape {:?}", self.shape())))
+        }
+    }
+
+    /// Replaces the elements by those of another array of the same shape, on any device.
+    ///
+    /// # Errors
+    /// If the shapes differ, or a device has failed.
+    pub fn assign(&mut self, from: &DeviceArray<T, RANK>) -> Result<(), Error> {
+        self.array.assign(&from.array)
+    }
+
+    /// A copy on the same device.
+    ///
+    /// # Errors
+    /// If the device has no memory left.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let copy = Self::zeros(self.gpu(), self.shape())?;
+        copy.array.assign(&self.array)?;
+        Ok(copy)
+    }
+
+    /// The same elements, row-major, in another shape.
+    ///
+    /// # Errors
+    /// If the shape does not hold just as many elements.
+    pub fn reshape<const OTHER: usize>(self, shape: [usize; OTHER]) -> Result<DeviceArray<T, OTHER>, Error> {
+        let extents = extents(shape)?;
+        if extents.elements() != Some(self.len()) {
+            return Err(Error::arguments(format!("{} elements for an array of shape {shape:?}", self.len())));
+        }
+        Ok(DeviceArray::of(self.array.part(0, extents)?))
+    }
+
+    /// The part between two indices of the first axis.
+    ///
+    /// # Errors
+    /// If the array has no such part, or no axis.
+    pub fn view(&self, range: Range<usize>) -> Result<View<'_, T, RANK>, Error> {
+        let (offset, shape) = self.along_first(&range)?;
+        self.part(offset, shape)
+    }
+
+    /// The part between two indices of the first axis.
+    ///
+    /// # Errors
+    /// If the array has no such part, or no axis.
+    pub fn view_mut(&mut self, range: Range<usize>) -> Result<ViewMut<'_, T, RANK>, Error> {
+        let (offset, shape) = self.along_first(&range)?;
+        self.part_mut(offset, shape)
+    }
+
+    /// Neighbouring elements, row-major, from an element on, in any shape.
+    ///
+    /// # Errors
+    /// If the array ends before.
+    pub fn part<const OTHER: usize>(&self, offset: usize, shape: [usize; OTHER]) -> Result<View<'_, T, OTHER>, Error> {
+        Ok(View(DeviceArray::of(self.array.part(offset, extents(shape)?)?), PhantomData))
+    }
+
+    /// Neighbouring elements, row-major, from an element on, in any shape.
+    ///
+    /// # Errors
+    /// If the array ends before.
+    pub fn part_mut<const OTHER: usize>(&mut self, offset: usize, shape: [usize; OTHER]) -> Result<ViewMut<'_, T, OTHER>, Error> {
+        Ok(ViewMut(DeviceArray::of(self.array.part(offset, extents(shape)?)?), PhantomData))
+    }
+
+    fn along_first(&self, range: &Range<usize>) -> Result<(usize, [usize; RANK]), Error> {
+        let mut shape = self.shape();
+        let row = shape.iter().skip(1).product::<usize>();
+        match shape.first_mut() {
+            Some(first) if range.start <= range.end && range.end <= *first => {
+                *first = range.len();
+                Ok((range.start * row, shape))
+            }
+            _ => Err(Error::arguments(format!("there is no part {range:?} of an array of shape {:?}", self.shape()))),
+        }
+    }
+}
+
+impl<T: Element> DeviceArray<T, 0> {
+    /// The scalar; waits for what computes it.
+    ///
+    /// # Errors
+    /// If something has failed that was asked of the device before, an index out of range say.
+    pub fn value(&self) -> Result<T, Error> {
+        let mut value = [T::default()];
+        self.read(&mut value)?;
+        Ok(value[0])
+    }
+}
+
+#[cfg(feature = "ndarray")]
+impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
+    /// An array with the elements of one of the crate `ndarray`, in any layout.
+    ///
+    /// # Errors
+    /// If it has another number of dims, or the device has no memory left.
+    pub fn from_ndarray<S, D>(gpu: &Gpu, array: &ndarray::ArrayBase<S, D>) -> Result<Self, Error>
+    where
+        S: ndarray::Data<Elem = T>,
+        D: ndarray::Dimension,
+    {
+        let shape: [usize; RANK] =
+            array.shape().try_into().map_err(|_| Error::arguments(format!("an array of {} dims, not {RANK}", array.ndim())))?;
+        match array.as_slice() {
+            Some(values) => Self::new(gpu, shape, values),
+            None => Self::new(gpu, shape, &array.iter().copied().collect::<Vec<_>>()),
+        }
+    }
+
+    /// The elements as an array of the crate `ndarray`; waits for what computes them.
+    ///
+    /// # Errors
+    /// If something has failed that was asked of the device before.
+    pub fn to_ndarray(&self) -> Result<ndarray::Array<T, ndarray::Dim<[usize; RANK]>>, Error>
+    where
+        ndarray::Dim<[usize; RANK]>: ndarray::Dimension,
+        [usize; RANK]: ndarray::IntoDimension<Dim = ndarray::Dim<[usize; RANK]>>,
+    {
+        let made = ndarray::Array::from_shape_vec(self.shape(), self.to_vec()?);
+        made.map_err(|error| Error::bug(format!("a shape that its elements don't fill: {error}")))
+    }
+}
+
+impl<T: Element, const RANK: usize> fmt::Debug for DeviceArray<T, RANK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape: Vec<String> = self.shape().iter().map(usize::to_string).collect();
+        write!(f, "{}[{}] on {:?}", T::TYPE, shape.join(", "), self.gpu())
+    }
+}
+
+/// A part of an array, to be read; it goes wherever a `&DeviceArray` goes: `total(&gpu, &*x.view(0..2)?)`.
+pub struct View<'a, T, const RANK: usize>(DeviceArray<T, RANK>, PhantomData<&'a ()>);
+
+impl<T, const RANK: usize> Deref for View<'_, T, RANK> {
+    type Target = DeviceArray<T, RANK>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// A part of an array, to be read or written; it goes wherever a `&mut DeviceArray` goes:
+/// `scale::into(&gpu, 2.0, &x, &mut *y.view_mut(0..2)?)`.
+pub struct ViewMut<'a, T, const RANK: usize>(DeviceArray<T, RANK>, PhantomData<&'a mut ()>);
+
+impl<T, const RANK: usize> Deref for ViewMut<'_, T, RANK> {
+    type Target = DeviceArray<T, RANK>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<T, const RANK: usize> DerefMut for ViewMut<'_, T, RANK> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}

@@ -1,0 +1,197 @@
+//! Kernels called from Rust, on the CPU in a GPU's place: values, errors, views, streams.
+#![deny(warnings, missing_docs)]
+
+use gpukc::half::{bf16, f16};
+use gpukc::{DeviceArray, Error, ErrorKind, Gpu};
+
+gpukc::gpu_kernel! {
+    /// `a` times `x`, plus `y`.
+    kernel saxpy(a: f32, x: f32[n], y: f32[n]) -> z: f32[n] {
+        z[i] = a * x[i] + y[i];
+    }
+
+    kernel total(x: f32[n]) -> f32 { sum[k] x[k] }
+
+    /// Mean and variance of rows.
+    kernel moments(x: f32[m, n]) -> (mu: f32[m], var: f32[m]) {
+        mu[i] = mean[k] x[i, k];
+        var[i] = mean[k] (x[i, k] - mu[i]) * (x[i, k] - mu[i]);
+    }
+
+    kernel gather(x: f32[n], at: i32[m]) -> y: f32[m] { y[i] = x[at[i]]; }
+
+    kernel part(lo: i64, width: i64, x: f32[n]) -> y: f32[width] where lo >= 0, lo + width <= n {
+        y[i] = x[lo + i];
+    }
+
+    kernel types(
+        a: bool, b: i8, c: i16, d: i32, e: i64, f: u8, g: u16, h: u32, j: u64, k: f16, l: bf16, m: f32, o: f64
+    ) -> (ra: bool, rb: i8, rc: i16, rd: i32, re: i64, rf: u8, rg: u16, rh: u32, rj: u64, rk: f16, rl: bf16, rm: f32, ro: f64) {
+        ra = a; rb = b; rc = c; rd = d; re = e; rf = f; rg = g; rh = h; rj = j; rk = k; rl = l; rm = m; ro = o;
+    }
+
+    kernel split(n: i64) -> (even: i32[n], odd: i32[n]) { even[i] = (2 * i) as i32; odd[i] = (2 * i + 1) as i32; }
+}
+
+/// A module with a kernel of a name that is taken outside of it.
+mod other {
+    gpukc::gpu_kernel! {
+        kernel total(x: i32[n]) -> i64 { sum[k] x[k] }
+    }
+}
+
+#[test]
+fn kernels_are_functions() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let (x, y) = (gpu.upload(&[1.0, 2.0, 3.0])?, gpu.upload(&[10.0, 20.0, 30.0])?);
+    assert_eq!(saxpy(&gpu, 2.0, &x, &y)?.to_vec()?, [12.0, 24.0, 36.0]);
+    assert_eq!(total(&gpu, &x)?.value()?, 6.0);
+    assert_eq!(other::total(&gpu, &gpu.upload(&[i32::MAX, i32::MAX])?)?.value()?, 2 * i64::from(i32::MAX));
+    let moments = moments(&gpu, &DeviceArray::new(&gpu, [2, 2], &[1.0, 3.0, 5.0, 5.0])?)?;
+    assert_eq!((moments.mu.to_vec()?, moments.var.to_vec()?), (vec![2.0, 5.0], vec![1.0, 0.0]));
+    Ok(())
+}
+
+#[test]
+fn results_go_into_existing_arrays() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let (x, y) = (gpu.upload(&[1.0, 2.0, 3.0])?, gpu.upload(&[10.0, 20.0, 30.0])?);
+    let mut z = gpu.zeros([3])?;
+    saxpy::into(&gpu, 2.0, &x, &y, &mut z)?;
+    assert_eq!(z.to_vec()?, [12.0, 24.0, 36.0]);
+    saxpy::in_place_y(&gpu, 2.0, &x, &mut z)?;
+    assert_eq!(z.to_vec()?, [14.0, 28.0, 42.0]);
+    saxpy::in_place_x(&gpu, 0.5, &mut z, &y)?;
+    assert_eq!(z.to_vec()?, [17.0, 34.0, 51.0]);
+    let stream = gpu.new_stream()?;
+    saxpy::on_into(&stream, 1.0, &x, &x, &mut z)?;
+    saxpy::on_in_place_x(&stream, 1.0, &mut z, &x)?;
+    assert_eq!(saxpy::on(&stream, -1.0, &x, &z)?.to_vec()?, [2.0, 4.0, 6.0]);
+    let (mut even, mut odd) = (gpu.zeros([2])?, gpu.zeros([2])?);
+    split::into(&gpu, 2, &mut even, &mut odd)?;
+    assert_eq!((even.to_vec()?, odd.to_vec()?), (vec![0, 2], vec![1, 3]));
+    Ok(())
+}
+
+#[test]
+fn shapes_and_conditions_are_checked_at_the_call() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let x = gpu.upload(&[1.0, 2.0, 3.0])?;
+    let error = saxpy(&gpu, 1.0, &x, &gpu.zeros([4])?).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Arguments);
+    let line = error.place().unwrap().line;
+    assert_eq!(error.to_string(), format!("tests/face.rs:{line}:37: saxpy: x has n = 3, y has n = 4"));
+    // That line of this file.
+    assert!(include_str!("face.rs").lines().nth(line - 1).unwrap().contains("kernel saxpy(a: f32, x: f32[n], y: f32[n])"));
+    let error = saxpy::into(&gpu, 1.0, &x, &x, &mut gpu.zeros([4])?).unwrap_err();
+    assert_eq!(error.to_string(), "saxpy: `z` has shape [4], [3] is needed");
+    let error = part(&gpu, 2, 2, &x).unwrap_err();
+    assert!(error.to_string().contains("part: `lo + width <= n` does not hold: lo = 2, width = 2, n = 3"), "{error}");
+    let error = part(&gpu, 0, -1, &x).unwrap_err();
+    assert!(
+        error.to_string().contains("axis 0 of y is negative: width = -1") || error.to_string().contains("negative: -1"),
+        "{error}"
+    );
+    assert_eq!(part(&gpu, 1, 2, &x)?.to_vec()?, [2.0, 3.0]);
+    Ok(())
+}
+
+#[test]
+fn indices_out_of_range_are_errors() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let x = gpu.upload(&[1.0, 2.0, 3.0])?;
+    assert_eq!(gather(&gpu, &x, &gpu.upload(&[2, 0])?)?.to_vec()?, [3.0, 1.0]);
+    let error = gather(&gpu, &x, &gpu.upload(&[2, 3])?).and_then(|y| y.to_vec()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IndexOutOfRange);
+    assert!(error.to_string().ends_with("kernel `gather`: index 3 is out of range for axis 0 of `x`, whose extent is 3"), "{error}");
+    assert!(format!("{error:?}").contains("\n  help: mend the index data"), "{error:?}");
+    Ok(())
+}
+
+#[test]
+fn every_type_passes() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let (k, l) = (f16::from_f32(-1.5), bf16::from_f32(3.0));
+    let r = types(&gpu, true, -1, -2, -3, -4, 5, 6, 7, u64::MAX, k, l, f32::MIN_POSITIVE, -0.1)?;
+    assert!(r.ra.value()?);
+    assert_eq!((r.rb.value()?, r.rc.value()?, r.rd.value()?, r.re.value()?), (-1, -2, -3, -4));
+    assert_eq!((r.rf.value()?, r.rg.value()?, r.rh.value()?, r.rj.value()?), (5, 6, 7, u64::MAX));
+    assert_eq!((r.rk.value()?, r.rl.value()?, r.rm.value()?, r.ro.value()?), (k, l, f32::MIN_POSITIVE, -0.1));
+    let bits = DeviceArray::new(&gpu, [2, 2], &[true, false, false, true])?;
+    assert_eq!(bits.to_vec()?, [true, false, false, true]);
+    Ok(())
+}
+
+#[test]
+fn views_are_arrays() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let values: Vec<f32> = (0..12).map(|value| value as f32).collect();
+    let mut x = DeviceArray::new(&gpu, [4, 3], &values)?;
+    assert_eq!(total(&gpu, &*x.part(1, [5])?)?.value()?, 15.0);
+    assert_eq!(moments(&gpu, &*x.view(2..4)?)?.mu.to_vec()?, [7.0, 10.0]);
+    let ones = gpu.upload(&[1.0; 3])?;
+    saxpy::into(&gpu, 1.0, &ones, &ones, &mut *x.part_mut(3, [3])?)?;
+    assert_eq!(x.view(0..2)?.to_vec()?, [0.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+    x.view_mut(3..4)?.write(&[0.0, 0.0, 0.0])?;
+    assert_eq!(x.part(8, [4])?.to_vec()?, [8.0, 0.0, 0.0, 0.0]);
+    assert_eq!(x.view(1..5).err().unwrap().to_string(), "there is no part 1..5 of an array of shape [4, 3]");
+    let error = x.part(10, [3]).err().unwrap();
+    assert_eq!(error.to_string(), "a part of shape [3] at element 10 of an array that has 12 elements");
+    let flat = x.reshape([12])?;
+    assert_eq!(flat.len(), 12);
+    assert!(flat.reshape([5]).is_err());
+    assert!(DeviceArray::new(&gpu, [usize::MAX, 2], &[1.0f32]).is_err());
+    Ok(())
+}
+
+#[test]
+fn arrays_of_another_device_are_refused() -> Result<(), Error> {
+    let (one, two) = (Gpu::cpu(), Gpu::cpu());
+    let x = one.upload(&[1.0])?;
+    assert_eq!(total(&two, &x).unwrap_err().to_string(), "total: an array of another device");
+    let mut y = two.zeros([1])?;
+    assert!(saxpy::into(&one, 1.0, &x, &x, &mut y).is_err());
+    y.assign(&x)?;
+    assert_eq!(total(&two, &y)?.value()?, 1.0);
+    Ok(())
+}
+
+#[test]
+fn empty_arrays() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let x = gpu.upload::<f32>(&[])?;
+    assert!(x.is_empty());
+    assert_eq!(saxpy(&gpu, 1.0, &x, &x)?.to_vec()?, [0.0; 0]);
+    assert_eq!(total(&gpu, &x)?.value()?, 0.0);
+    Ok(())
+}
+
+#[test]
+fn texts_for_snapshots() {
+    assert!(saxpy::cuda().contains("__global__"));
+    assert!(saxpy::plan().contains("saxpy"));
+    assert!(total::cuda().starts_with("// total: generated by gpukc"));
+}
+
+#[test]
+fn events_and_streams() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let (a, b) = (gpu.new_stream()?, gpu.new_stream()?);
+    let start = a.record()?;
+    b.wait_for(&a)?;
+    let end = b.record()?;
+    assert!(end.is_done()? && end.since(&start)?.as_secs() < 60);
+    gpu.synchronize()?;
+    assert!(gpu.is_cpu() && gpu.info().multiprocessors > 0);
+    Ok(())
+}
+
+#[test]
+fn handles_go_to_threads() {
+    fn anywhere<T: Send + Sync>() {}
+    anywhere::<Gpu>();
+    anywhere::<DeviceArray<f32, 2>>();
+    anywhere::<gpukc::Stream>();
+    anywhere::<gpukc::Event>();
+    anywhere::<Error>();
+}

@@ -1,0 +1,309 @@
+//! Kernels called from Rust, on stand-ins for the driver and for NVRTC: what is compiled, loaded, allocated and launched. The
+//! stand-ins compute nothing; `tests/face.rs` has the values. Each test runs itself again in a process that meets the stand-ins.
+#![cfg(target_os = "linux")]
+
+#[path = "../runtime/tests/standin/mod.rs"]
+mod standin;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use gpukc::{DeviceArray, Error, ErrorKind, Gpu, PinnedBuffer};
+use standin::Driver;
+
+gpukc::gpu_kernel! {
+    kernel saxpy(a: f32, x: f32[n], y: f32[n]) -> z: f32[n] { z[i] = a * x[i] + y[i]; }
+    kernel gather(x: f32[n], at: i32[m]) -> y: f32[m] { y[i] = x[at[i]]; }
+    kernel part(lo: i64, x: f32[n]) -> y: f32[n - lo] where 0 <= lo, lo <= n { y[i] = x[lo + i]; }
+    kernel rows(x: f32[m, n]) -> y: f32[m] { y[i] = sum[j] x[i, j]; }
+    kernel nineteen(
+        a: f32, b: f32, c: f32, d: f32, e: f32, f: f32, g: f32, h: f32, k: f32,
+        x0: f32[n], x1: f32[n], x2: f32[n], x3: f32[n], x4: f32[n], x5: f32[n], x6: f32[n], x7: f32[n], x8: f32[n]
+    ) -> y: f32[n] {
+        y[i] = a * x0[i] + b * x1[i] + c * x2[i] + d * x3[i] + e * x4[i] + f * x5[i] + g * x6[i] + h * x7[i] + k * x8[i];
+    }
+}
+
+/// Runs `body` in a process of its own that meets the stand-ins, under these settings; gives the driver's log.
+#[track_caller]
+fn within(test: &str, settings: &[(&str, &str)], body: impl FnOnce() -> Result<(), Error>) -> Option<String> {
+    if std::env::var_os("STANDIN_CHILD").is_some() {
+        body().unwrap();
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    standin::prepare(&mut command, Driver::Whole).env("STANDIN_CHILD", "1").env("STANDIN_LOG", &log).env("GPUKC_CACHE", "off");
+    let output = command.envs(settings.iter().copied()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    let log = fs::read_to_string(log).unwrap_or_default();
+    assert!(log.is_empty() || log.lines().last() == Some("release allocations=0 modules=0 streams=0 events=0"), "{log}");
+    Some(log)
+}
+
+fn count(log: &str, start: &str) -> usize {
+    log.lines().filter(|line| line.starts_with(start)).count()
+}
+
+#[test]
+fn a_known_shape_only_launches() {
+    let log = within("a_known_shape_only_launches", &[], || {
+        let gpu = Gpu::new(0)?;
+        let (x, y, mut z) = (gpu.zeros([1000])?, gpu.zeros([1000])?, gpu.zeros([1000])?);
+        for a in 0..10 {
+            saxpy::into(&gpu, a as f32, &x, &y, &mut z)?;
+        }
+        gpu.synchronize()
+    });
+    if let Some(log) = log {
+        assert_eq!((count(&log, "load"), count(&log, "launch"), count(&log, "allocate"), count(&log, "wait")), (1, 10, 3, 0), "{log}");
+        // a = 9.0, and the arrays in the order of the signature.
+        assert!(log.contains("parameters=4:1091567616,memory:4000,memory:4000,memory:4000"), "{log}");
+    }
+}
+
+#[test]
+fn many_shapes_load_few_texts() {
+    let log = within("many_shapes_load_few_texts", &[], || {
+        let gpu = Gpu::new(0)?;
+        for n in 0..300 {
+            saxpy(&gpu, 1.0, &gpu.zeros([n])?, &gpu.zeros([n])?)?;
+            rows(&gpu, &gpu.zeros([3, n])?)?;
+        }
+        gpu.synchronize()
+    });
+    if let Some(log) = log {
+        assert!((2..40).contains(&count(&log, "load")), "{} texts for 300 shapes", count(&log, "load"));
+    }
+}
+
+#[test]
+fn scalars_that_shape_are_told_apart() {
+    within("scalars_that_shape_are_told_apart", &[], || {
+        let gpu = Gpu::new(0)?;
+        let x = gpu.zeros([10])?;
+        assert_eq!((part(&gpu, 3, &x)?.shape(), part(&gpu, 4, &x)?.shape(), part(&gpu, 3, &x)?.shape()), ([7], [6], [7]));
+        assert_eq!(part(&gpu, 11, &x).unwrap_err().kind(), ErrorKind::Arguments);
+        assert_eq!(saxpy(&gpu, 1.0, &x, &gpu.zeros([9])?).unwrap_err().kind(), ErrorKind::Arguments);
+        let error = saxpy::into(&gpu, 1.0, &x, &x, &mut gpu.zeros([9])?).unwrap_err();
+        assert_eq!(error.to_string(), "saxpy: `z` has shape [9], [10] is needed");
+        Ok(())
+    });
+}
+
+#[test]
+fn in_place_is_one_pointer() {
+    let log = within("in_place_is_one_pointer", &[], || {
+        let gpu = Gpu::new(0)?;
+        let (mut x, y) = (gpu.zeros([1000])?, gpu.zeros([1000])?);
+        saxpy::in_place_x(&gpu, 1.0, &mut x, &y)?;
+        saxpy::in_place_y(&gpu, 1.0, &y, &mut x)?;
+        gpu.synchronize()
+    });
+    if let Some(log) = log {
+        let launches: Vec<&str> = log.lines().filter(|line| line.starts_with("launch")).collect();
+        // 1.0 is 1065353216; two pointers, and what the launch takes of sizes.
+        assert!(launches.len() == 2 && launches.iter().all(|line| line.matches("memory:4000").count() == 2), "{log}");
+        assert!(launches[0].contains("parameters=4:1065353216,"), "{log}");
+    }
+}
+
+#[test]
+fn reports_of_indices_come_with_the_result() {
+    within("reports_of_indices_come_with_the_result", &[("STANDIN_REPORT", "0 7 5")], || {
+        let gpu = Gpu::new(0)?;
+        let y = gather(&gpu, &gpu.zeros([5])?, &gpu.zeros([4])?)?;
+        let error = y.to_vec().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IndexOutOfRange);
+        let line = (1..).zip(include_str!("gpu.rs").lines()).find(|(_, line)| line.contains("kernel gather")).unwrap().0;
+        assert!(error.to_string().starts_with(&format!("tests/gpu.rs:{line}:")), "{error}");
+        assert!(error.to_string().contains("index 7 is out of range for axis 0 of `x`, whose extent is 5"), "{error}");
+        // What a kernel that checks may leave out does not show what was there before.
+        assert_eq!(y.to_vec()?, [0.0; 4]);
+        Ok(())
+    });
+}
+
+#[test]
+fn views_off_the_alignment_have_their_text() {
+    let log = within("views_off_the_alignment_have_their_text", &[], || {
+        let gpu = Gpu::new(0)?;
+        let x = gpu.zeros([4100])?;
+        rows(&gpu, &*x.part(0, [4, 1024])?)?;
+        rows(&gpu, &*x.part(4, [4, 1024])?)?;
+        rows(&gpu, &*x.part(1, [4, 1024])?)?;
+        gpu.synchronize()
+    });
+    if let Some(log) = log {
+        assert_eq!((count(&log, "load"), count(&log, "launch")), (2, 3), "{log}");
+    }
+}
+
+#[test]
+fn streams_wait_for_what_they_use() {
+    let log = within("streams_wait_for_what_they_use", &[], || {
+        let gpu = Gpu::new(0)?;
+        let (a, b) = (gpu.new_stream()?, gpu.new_stream()?);
+        let x = gpu.zeros([100])?;
+        let y = saxpy::on(&a, 1.0, &x, &x)?; // waits for the stream of `x`
+        let z = saxpy::on(&b, 1.0, &y, &y)?; // waits for `a`
+        drop(y); // `a` waits for `b` before its memory goes
+        z.to_vec()?;
+        let mut z = z;
+        assert!(saxpy::into(&gpu, 1.0, &x, &x, &mut z).is_ok()); // waits for `b`
+        b.synchronize()
+    });
+    if let Some(log) = log {
+        assert_eq!(count(&log, "wait"), 5, "{log}");
+    }
+}
+
+#[test]
+fn nineteen_arguments() {
+    let log = within("nineteen_arguments", &[], || {
+        let gpu = Gpu::new(0)?;
+        let x: Vec<DeviceArray<f32, 1>> = (0..9).map(|_| gpu.zeros([8])).collect::<Result<_, _>>()?;
+        let [x0, x1, x2, x3, x4, x5, x6, x7, x8] = std::array::from_fn(|at| &x[at]);
+        nineteen(&gpu, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, x0, x1, x2, x3, x4, x5, x6, x7, x8)?.to_vec()?;
+        Ok(())
+    });
+    if let Some(log) = log {
+        let launch = log.lines().find(|line| line.starts_with("launch")).unwrap();
+        assert_eq!(launch.matches("memory:32").count(), 10, "{log}");
+    }
+}
+
+#[test]
+fn handles_outlive_the_device_value() {
+    within("handles_outlive_the_device_value", &[], || {
+        let gpu = Gpu::new(0)?;
+        let x = gpu.upload(&[1.0f32, 2.0])?;
+        let y = saxpy(&gpu, 1.0, &x, &x)?;
+        drop(gpu);
+        assert_eq!(x.to_vec()?, [1.0, 2.0]);
+        std::thread::spawn(move || y.to_vec().map(drop)).join().unwrap()
+    });
+}
+
+#[test]
+fn memory_that_is_not_there() {
+    within("memory_that_is_not_there", &[("STANDIN_MEMORY", "1000")], || {
+        let gpu = Gpu::new(0)?;
+        let error = gpu.zeros::<f32, 1>([1000]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(error.to_string(), "out of device memory: an array f32[1000] 3.9 KiB");
+        assert!(gpu.zeros::<f32, 1>([100]).is_ok());
+        Ok(())
+    });
+}
+
+#[test]
+fn driver_calls_are_named() {
+    let settings = [("STANDIN_FAIL", "cuLaunchKernel=1")];
+    within("driver_calls_are_named", &settings, || {
+        let gpu = Gpu::new(0)?;
+        let x = gpu.zeros([8])?;
+        let error = saxpy(&gpu, 1.0, &x, &x).unwrap_err();
+        assert!(error.to_string().contains("cuLaunchKernel failed with 1 (CUDA_ERROR_INVALID_VALUE) for kernel `saxpy`"), "{error}");
+        assert!(error.place().is_some_and(|place| place.file == "tests/gpu.rs"), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn pinned_buffers() {
+    within("pinned_buffers", &[], || {
+        let gpu = Gpu::new(0)?;
+        let stream = gpu.new_stream()?;
+        let mut x = gpu.zeros([3])?;
+        let buffer = PinnedBuffer::from_slice(&gpu, &[1.0f32, 2.0, 3.0])?.copy_to(&stream, &mut x)?.wait()?;
+        assert_eq!(x.to_vec()?, buffer.to_vec());
+        x.write(&[4.0, 5.0, 6.0])?;
+        let mut buffer = buffer.copy_from(&stream, &x)?.wait()?;
+        assert_eq!((buffer.to_vec(), buffer.write(2, &[7.0, 8.0])), (vec![4.0, 5.0, 6.0], 1));
+        assert!(buffer.copy_to(&stream, &mut gpu.zeros([4])?).is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn no_driver_is_the_cpu() {
+    if std::env::var_os("STANDIN_CHILD").is_some() {
+        assert!(Gpu::any().unwrap().is_cpu());
+        let error = Gpu::new(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Environment);
+        assert_eq!(error.advice(), Some("install the NVIDIA driver, or use `Gpu::cpu()`"));
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["no_driver_is_the_cpu", "--exact"]);
+    let status = standin::prepare(&mut command, Driver::Absent).env("STANDIN_CHILD", "1").status().unwrap();
+    assert!(status.success());
+}
+
+const AHEAD: &str = "kernel twice(x: f32[n]) -> y: f32[n] { y[i] = x[i] + x[i]; }\nkernel total(x: f32[n]) -> f32 { sum[k] x[k] }\n";
+
+/// What a build script does, then a program on a machine without NVRTC.
+#[test]
+fn binaries_made_ahead_need_no_nvrtc() {
+    let folder = std::env::var_os("AHEAD").map(std::path::PathBuf::from);
+    if let Some(folder) = folder {
+        if std::env::var_os("BUILD").is_some() {
+            build(&folder);
+        } else {
+            run_what_was_built(&folder).unwrap();
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ahead.gk"), AHEAD).unwrap();
+    for (build, nvrtc) in [(true, None), (false, Some(folder.path()))] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["binaries_made_ahead_need_no_nvrtc", "--exact"]);
+        standin::prepare(&mut command, Driver::Whole).env("AHEAD", folder.path()).env("GPUKC_CACHE", "off");
+        command.env("STANDIN_LOG", folder.path().join("log")).env("STANDIN_DEVICES", "8.6");
+        // A folder without NVRTC.
+        nvrtc.map(|path| command.env("GPUKC_NVRTC", path));
+        let command = if build { command.env("BUILD", "1") } else { &mut command };
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let log = fs::read_to_string(folder.path().join("log")).unwrap();
+    // One binary serves every shape and alignment.
+    assert_eq!((count(&log, "load"), count(&log, "launch") >= 4), (2, true), "{log}");
+    assert_eq!(count(&log, "load sm_80"), 2, "{log}");
+}
+
+fn build(folder: &Path) {
+    let files = gpukc::build::Files::new().file("ahead.gk").architectures(&["sm_90a", "sm_80"]);
+    files.compile_in(folder, folder).unwrap();
+    fs::write(folder.join("wrong.gk"), "kernel k(x: f32[n]) -> y: f32[n] { y[i] = x[i + 1]; }").unwrap();
+    let error = gpukc::build::Files::new().file("wrong.gk").compile_in(folder, folder).unwrap_err();
+    assert!(error.to_string().contains("reads x[1] when i = 0, n = 1") || error.to_string().contains("error[GK02"), "{error}");
+    let error = gpukc::build::Files::new().architectures(&["sm90"]).compile_in(folder, folder).unwrap_err();
+    assert!(error.to_string().starts_with("`sm90` is no architecture"), "{error}");
+}
+
+fn run_what_was_built(folder: &Path) -> Result<(), Error> {
+    let named = |entry: fs::DirEntry| entry.path().extension().is_some_and(|ending| ending == "gpukc").then(|| entry.path());
+    let file = fs::read_dir(folder).unwrap().filter_map(|entry| named(entry.unwrap())).next().unwrap();
+    let bytes: &'static [u8] = fs::read(file).unwrap().leak();
+    let gpu = Gpu::new(0)?;
+    let twice = gpukc::__private::Kernel::new("twice", AHEAD, "ahead.gk", 1, bytes);
+    let total = gpukc::__private::Kernel::new("total", AHEAD, "ahead.gk", 1, bytes);
+    let x: DeviceArray<f32, 1> = gpu.zeros([100])?;
+    for part in [x.part(0, [100])?, x.part(1, [64])?, x.part(4, [8])?] {
+        let [_] = twice.call::<1>(gpu.stream(), &[], &[gpukc::__private::given(&part)])?;
+    }
+    let [sum] = total.call::<1>(gpu.stream(), &[], &[gpukc::__private::given(&x)])?;
+    gpukc::__private::typed::<f32, 0>(sum)?.value()?;
+    // Without a binary there is an error that says what is missing.
+    let other = gpukc::__private::Kernel::new("total", "kernel total(x: f32[n]) -> f32 { max[k] x[k] }", "other.gk", 1, bytes);
+    let error = other.call::<1>(gpu.stream(), &[], &[gpukc::__private::given(&x)]).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Environment);
+    Ok(())
+}
