@@ -16,7 +16,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let x = gpu.upload(&[1.0, 2.0, 2.0])?;
     let y = gpu.upload(&[2.0, 1.0, -2.0])?;

@@ -14,7 +14,7 @@ gpukc::gpu_kernel! {
     kernel total(t: f32[h, w]) -> f32 { sum[i, j] t[i, j] }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let (height, width) = (64, 64);
     let mut plate = vec![0.0f32; height * width];

@@ -15,7 +15,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let values: Vec<i32> = (0..1000).map(|i| (i * 37) % 120 - 10).collect();
     let values = gpu.upload(&values)?;

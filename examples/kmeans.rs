@@ -17,7 +17,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     // Three clouds around known places.
     let places = [[0.0f32, 0.0], [10.0, 0.0], [0.0, 10.0]];

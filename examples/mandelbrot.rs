@@ -27,7 +27,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let (width, height) = (320, 240);
     let rgb = mandelbrot(&gpu, width, height, -0.6, 0.0, 0.01, 200)?.to_vec()?;

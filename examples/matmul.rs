@@ -11,7 +11,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let (m, k, n) = (60, 70, 50);
     let values = |count: usize, step: usize| -> Vec<f32> { (0..count).map(|i| ((i * step) % 17) as f32 - 8.0).collect() };

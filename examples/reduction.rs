@@ -15,7 +15,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let x: Vec<f32> = (0..100_000).map(|i| ((i * 7919) % 10_007) as f32 - 5000.0).collect();
 

@@ -11,7 +11,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let (rows, columns) = (32, 1000);
     let scores: Vec<f32> = (0..rows * columns).map(|i| (i % 13) as f32).collect();

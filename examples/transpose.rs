@@ -4,7 +4,7 @@ use gpukc::{DeviceArray, Error, Gpu};
 
 gpukc::gpu_kernel!("examples/transpose.gk");
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let values: Vec<f32> = (0..6 * 4).map(|i| i as f32).collect();
     let x = DeviceArray::new(&gpu, [6, 4], &values)?;

@@ -9,7 +9,7 @@ gpukc::gpu_kernel! {
     }
 }
 
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let gpu = Gpu::any()?;
     let a: Vec<f32> = (0..1_000_000).map(|i| i as f32).collect();
     let b: Vec<f32> = (0..1_000_000).map(|i| 2.0 * i as f32).collect();

@@ -8,7 +8,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that arrays on a device hold: `bool`, the integers of 8 to 64 bits, [`f16`], [`bf16`], `f32` and `f64`.
+/// A type that arrays on a device hold: `bool`, the integers of 8 to 64 bits, [`half::f16`], [`half::bf16`], `f32` and `f64`.
 pub trait Element: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
     /// Its type in gk.
     #[doc(hidden)]

@@ -36,7 +36,7 @@ pub(crate) struct Shared {
 
 pub(crate) enum Backend {
     Cpu,
-    Cuda(Cuda),
+    Cuda(Box<Cuda>),
 }
 
 /// What runs kernels on a GPU.
@@ -85,7 +85,7 @@ impl Gpu {
 
     fn of(queue: Queue) -> Gpu {
         let compiler = Compiler::new(Cache::from_environment());
-        Gpu::of_shared(&Arc::new(Shared { backend: Backend::Cuda(Cuda { queue, compiler, kernels: Mutex::default() }) }))
+        Gpu::of_shared(&Arc::new(Shared { backend: Backend::Cuda(Box::new(Cuda { queue, compiler, kernels: Mutex::default() })) }))
     }
 
     /// The CPU in a GPU's place: the same kernels, the same bits, no GPU needed. Calls return when they are done.

@@ -69,7 +69,7 @@ where
     DeviceArray::from_untyped(Untyped::of_memory(gpu, Memory::of_cudarc(&cuda.queue, slice)?, T::TYPE, extents)?)
 }
 
-/// Gives memory that [`array`] took back to cudarc, once everything has been done that was asked of it here.
+/// Gives memory that [`array()`] took back to cudarc, once everything has been done that was asked of it here.
 ///
 /// # Errors
 /// If the array has other memory, or the device has failed.

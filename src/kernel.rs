@@ -217,7 +217,7 @@ impl Kernel {
         let checked = self.checked()?;
         let given = Given { scalars, inputs, aligned: aligned(inputs, outputs), in_place: None };
         match stream.backend() {
-            Backend::Cpu => self.into_on_cpu(checked, stream, &given, outputs),
+            Backend::Cpu => self.write_on_cpu(checked, stream, &given, outputs),
             Backend::Cuda(cuda) => {
                 let entry = self.entry(checked, cuda, &given)?;
                 self.check_outputs(checked, &entry.results, outputs)?;
@@ -238,7 +238,7 @@ impl Kernel {
         let checked = self.checked()?;
         let given = Given { scalars, inputs, aligned: aligned(inputs, &[target]), in_place: Some((at, target)) };
         match stream.backend() {
-            Backend::Cpu => self.into_on_cpu(checked, stream, &given, &[target]),
+            Backend::Cpu => self.write_on_cpu(checked, stream, &given, &[target]),
             Backend::Cuda(cuda) => {
                 let entry = self.entry(checked, cuda, &given)?;
                 launch(&entry, stream, scalars, inputs, &[target])
@@ -413,7 +413,7 @@ impl Kernel {
         results.map_err(|error| Error::run(error, &checked.source))
     }
 
-    fn into_on_cpu(&self, checked: &Checked, stream: &Stream, given: &Given, outputs: &[&Untyped]) -> Result<(), Error> {
+    fn write_on_cpu(&self, checked: &Checked, stream: &Stream, given: &Given, outputs: &[&Untyped]) -> Result<(), Error> {
         if outputs.iter().any(|output| !output.gpu().is(stream.shared())) {
             return Err(Error::arguments(format!("{}: an array of another device", self.name)));
         }

@@ -273,7 +273,10 @@ fn programs_with_cudarc() -> Result<(), Box<dyn std::error::Error>> {
 
     // An array that is taken out of its loan can't be used any more.
     let mut stolen = gpu.zeros([1000])?;
-    interop::with_mut(&gpu, &mut x, [1000], |x| Ok(std::mem::swap(x, &mut stolen)))?;
+    interop::with_mut(&gpu, &mut x, [1000], |x| {
+        std::mem::swap(x, &mut stolen);
+        Ok(())
+    })?;
     assert!(stolen.to_vec().is_err());
     drop(stolen);
 

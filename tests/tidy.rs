@@ -263,16 +263,9 @@ fn packages_are_whole() {
         let sources = folder.join("src");
         for (name, text) in files(".rs").iter().filter(|(name, _)| Path::new(name).starts_with(&sources)) {
             for included in text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-<<<<<<< HEAD
                 let path = root().join(name).parent().unwrap_or(Path::new("")).join(included);
                 let crate_folder = root().join(folder).canonicalize().unwrap_or_default();
                 if !path.canonicalize().is_ok_and(|path| path.starts_with(crate_folder)) {
-=======
-                let path = Path::new(name).parent().unwrap_or(Path::new("")).join(included);
-                // The root package has the documents as well.
-                let outside = included.contains("..") && !(folder == Path::new("") && included.starts_with("../docs/"));
-                if outside || !root().join(&path).is_file() {
->>>>>>> 1ae482b (Kernels in Rust: gpu_kernel!, typed arrays on a GPU or the CPU, streams that know what they share, calls in place, binaries made ahead)
                     faults.push(format!("{name}: includes {included}, which the package lacks"));
                 }
             }

@@ -68,7 +68,7 @@ pub fn compile_in_place(
 
 fn emitted(kernel: &Typed, lowered: Lowered) -> Kernel {
     let source = emit::emit(&lowered.plan, &lowered.functions);
-    Ok(contract(kernel, lowered, source))
+    contract(kernel, lowered, source)
 }
 
 /// One CUDA text for several kernels of a program, each with what is known of its calls, and the contract of each, whose text

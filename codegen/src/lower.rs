@@ -1,7 +1,7 @@
 //! A typed kernel to a plan: which arrays exist in memory, which schedule computes each statement, and the launches.
 //!
-//! 1. [`group`] cuts the statements into groups; a group of dependent row statements becomes one launch.
-//! 2. [`place`] decides of each `let` whether it is computed where it is read, held on chip, or stored in scratch memory.
+//! 1. `group` cuts the statements into groups; a group of dependent row statements becomes one launch.
+//! 2. `place` decides of each `let` whether it is computed where it is read, held on chip, or stored in scratch memory.
 //! 3. Each group is lowered by its schedule, a file each: `map`, `transpose`, `rows`, `split`, `columns`, `contract`, and
 //!    `serial` reductions inside any of them for what no schedule takes.
 

@@ -28,7 +28,7 @@ pub fn kernel(root: &TokenStream, signature: &Signature, origin: &Origin) -> Tok
     let (name, ident) = (&signature.name, &signature.ident);
     let expand = Expand { root, signature };
     let (main, on) = (expand.returning(true), expand.returning(false));
-    let (into, on_into) = (expand.into_existing(true), expand.into_existing(false));
+    let (into, on_into) = (expand.existing(true), expand.existing(false));
     let in_place: TokenStream = signature.in_place.iter().map(|&at| expand.in_place(at)).collect();
     let results = expand.results_struct();
     let about = format!("Further ways to call the kernel `{name}`, and what it is compiled to.\n\n```text\n{}\n```", signature.header);
@@ -114,7 +114,7 @@ impl Expand<'_> {
     }
 
     /// The call that writes into existing arrays.
-    fn into_existing(&self, gpu: bool) -> TokenStream {
+    fn existing(&self, gpu: bool) -> TokenStream {
         let (root, signature) = (self.root, self.signature);
         let (first, target) = self.target(gpu);
         let parameters = self.parameters(None);

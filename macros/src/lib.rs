@@ -1,7 +1,7 @@
 //! `gpu_kernel!`: gk text in Rust source to Rust functions, checked while rustc runs.
 //!
-//! Tokens → [`text`]: gk text that remembers its tokens → `gpukc_dsl::check` → [`report`]: problems under those tokens, and
-//! [`expand`]: functions, from the [`signature`]s. Problems don't keep the functions from being made, so that a wrong kernel
+//! Tokens → `text`: gk text that remembers its tokens → `gpukc_dsl::check` → `report`: problems under those tokens, and
+//! `expand`: functions, from the `signature`s. Problems don't keep the functions from being made, so that a wrong kernel
 //! gives its own errors and no further ones where it is called.
 //!
 //! Users write `gpukc::gpu_kernel!`, which puts the path of the crate `gpukc`, whatever it is called there, before the tokens.

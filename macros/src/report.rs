@@ -37,12 +37,7 @@ fn message(source: &Source, problem: &Diagnostic) -> String {
         }
     }
     lines.extend(problem.help.iter().map(|help| format!("help: {help}")));
-    for suggestion in &problem.suggestions {
-        let whole = json::suggestion(source, suggestion);
-        // What is to be written need not be said twice.
-        let code = whole.strip_prefix(&suggestion.text).and_then(|rest| rest.strip_prefix(": ")).unwrap_or("");
-        lines.push(format!("help: {}", if suggestion.text.contains(code) { &suggestion.text } else { &whole }));
-    }
+    lines.extend(problem.suggestions.iter().map(|suggestion| format!("help: {}", json::suggestion(source, suggestion))));
     lines.join("\n")
 }
 

@@ -42,10 +42,7 @@ impl Text {
     pub fn tokens_of(&self, place: Place) -> (Span, Span) {
         let Range { start, end } = place.range();
         let mut inside = self.pieces.iter().filter(|(piece, _)| piece.start < end.max(start + 1) && start < piece.end);
-        let touched = match inside.next() {
-            Some((_, first)) => Some((*first, inside.next_back().map_or(*first, |(_, last)| *last))),
-            None => None,
-        };
+        let touched = inside.next().map(|(_, first)| (*first, inside.next_back().map_or(*first, |(_, last)| *last)));
         let before = || self.pieces.iter().find(|(piece, _)| piece.end == start);
         let after = || self.pieces.iter().find(|(piece, _)| piece.start >= start);
         let near = || before().or_else(after).or(self.pieces.last()).map(|(_, span)| (*span, *span));

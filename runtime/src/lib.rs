@@ -21,13 +21,10 @@ pub mod launch;
 pub mod locate;
 pub mod memory;
 pub mod nvrtc;
-<<<<<<< HEAD
-pub mod process;
-=======
 pub mod pinned;
+pub mod process;
 pub mod queue;
 mod reports;
 pub mod stream;
 
 pub use cudarc;
->>>>>>> 1ae482b (Kernels in Rust: gpu_kernel!, typed arrays on a GPU or the CPU, streams that know what they share, calls in place, binaries made ahead)

@@ -128,7 +128,7 @@ impl<'a> Piece<'a> {
 
     /// Whether it starts at a multiple of so many bytes.
     pub fn is_aligned(&self, bytes: usize) -> bool {
-        self.pointer() % bytes as CUdeviceptr == 0
+        self.pointer().is_multiple_of(bytes as CUdeviceptr)
     }
 
     pub(crate) fn overlaps(&self, other: &Piece) -> bool {

@@ -1,6 +1,6 @@
 //! What is asked of a device: its streams, and in which order they use memory.
 //!
-//! Streams run beside one another. Memory knows which streams have used it since it was last written ([`Uses`]); whoever uses it
+//! Streams run beside one another. Memory knows which streams have used it since it was last written (`Uses`); whoever uses it
 //! on another stream lets that stream wait for those first. A stream waits by an event that is recorded only then, so that a
 //! program that keeps to one stream pays nothing. All of it happens under one lock, for the driver has one as well; so the order
 //! is right whichever threads share arrays, and a launch of several functions is never taken apart.

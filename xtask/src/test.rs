@@ -12,8 +12,10 @@ use crate::{bundle, nvrtc};
 pub fn test() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     let nvrtc = nvrtc::provide()?;
-    run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--features", "device", "--", "--deny", "warnings"]))?;
-    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "nvrtc"])))
+    let features = ["--workspace", "--features", "device,ndarray"];
+    run(cargo(&["clippy", "--release", "--all-targets"]).args(features).args(["--", "--deny", "warnings"]))?;
+    run(cargo(&["doc", "--release", "--no-deps"]).args(features).env("RUSTDOCFLAGS", "--deny warnings"))?;
+    run(with(nvrtc, &mut cargo(&["test", "--release", "--workspace", "--features", "nvrtc,ndarray"])))
 }
 
 /// The cache under processes that are killed, for as long as asked.
@@ -29,32 +31,14 @@ pub fn fuzz(arguments: &[&str]) -> Result<()> {
 /// The tests of the feature `device` on this machine's GPU, and every schedule against the reference.
 pub fn gpu() -> Result<()> {
     let nvrtc = nvrtc::provide()?;
-<<<<<<< HEAD
-    let mut tests = cargo(&["test", "--release", "--workspace", "--features", "device", "--test", "device", "--test", "nvrtc"]);
+    let mut tests = cargo(&["test", "--release", "--workspace", "--features", "device"]);
+    tests.args(["--test", "device", "--test", "face_device", "--test", "nvrtc"]);
     let tested = run(with(nvrtc.clone(), &mut tests));
     let program = bundle::built(&["build", "--release", "--package", "gpukc-cli"])?.pop().ok_or("no gpukc was built")?;
     let mut verify = Command::new("bash");
     verify.args(["-c", bundle::VERIFY, "verify.sh"]).arg(program).current_dir(root());
     let verified = run(with(nvrtc, &mut verify));
     tested.and(verified)
-=======
-    run(with(
-        nvrtc,
-        &mut cargo(&[
-            "test",
-            "--release",
-            "--workspace",
-            "--features",
-            "device",
-            "--test",
-            "device",
-            "--test",
-            "face_device",
-            "--test",
-            "nvrtc",
-        ]),
-    ))
->>>>>>> 1ae482b (Kernels in Rust: gpu_kernel!, typed arrays on a GPU or the CPU, streams that know what they share, calls in place, binaries made ahead)
 }
 
 fn with(nvrtc: Option<std::ffi::OsString>, command: &mut Command) -> &mut Command {

@@ -73,9 +73,17 @@ pub struct Layout {
     alignment: usize,
     scalars: usize,
     launches: Vec<Laid>,
-    /// Intermediate memory: where, and how many bytes of it must be zero at first.
+    scratch: Scratch,
+}
+
+/// Where the intermediate memories of a call lie in the stream's.
+#[derive(Default)]
+struct Scratch {
+    offsets: Vec<usize>,
+    /// Where, and how many bytes, must be zero at first.
     zeroed: Vec<(usize, usize)>,
-    scratch_bytes: usize,
+    /// How much they take together.
+    bytes: usize,
 }
 
 struct Laid {
@@ -131,10 +139,11 @@ impl Layout {
                     .position(|&array| array == id)
                     .ok_or_else(|| Error::Bug("a launch takes an array that the call lacks".into()))
             };
-            let (offsets, zeroed, scratch_bytes) = scratch(kernel, call)?;
+            let scratch = Scratch::of(kernel, call)?;
             let value = |argument: &Argument| match argument {
                 Argument::Array(id) => position(*id).map(Value::Array),
-                Argument::Scratch(at) => offsets
+                Argument::Scratch(at) => scratch
+                    .offsets
                     .get(*at)
                     .copied()
                     .map(Value::Scratch)
@@ -153,7 +162,7 @@ impl Layout {
                 launches.push(Laid { number, function, grid, block: launch.block, shared_bytes: launch.shared_bytes, values });
             }
             let (loaded, results, scalars) = (loaded.clone(), results.len(), call.scalars.len());
-            Ok(Layout { loaded, bytes, results, alignment, scalars, launches, zeroed, scratch_bytes })
+            Ok(Layout { loaded, bytes, results, alignment, scalars, launches, scratch })
         };
         evaluate().map_err(|error: Error| error.for_kernel(&loaded.program.kernel.name))
     }
@@ -187,7 +196,7 @@ impl Layout {
             let queue = &self.loaded.queue;
             let driver = queue.device().enter()?;
             let mut state = queue.lock();
-            let scratch = state.scratch(queue.device(), stream.slot(), self.scratch_bytes)?;
+            let scratch = state.scratch(queue.device(), stream.slot(), self.scratch.bytes)?;
             let on = state.stream(stream.slot());
             let value = self.values(scalars, reads, writes, scratch);
             let mut time = Duration::ZERO;
@@ -257,9 +266,9 @@ impl Layout {
         let mut state = queue.lock();
         reads.iter().try_for_each(|piece| state.read(driver, slot, piece.uses()))?;
         writes.iter().try_for_each(|piece| state.write(driver, slot, piece.uses()))?;
-        let scratch = state.scratch(queue.device(), slot, self.scratch_bytes)?;
+        let scratch = state.scratch(queue.device(), slot, self.scratch.bytes)?;
         let on = state.stream(slot);
-        for &(offset, bytes) in &self.zeroed {
+        for &(offset, bytes) in &self.scratch.zeroed {
             // SAFETY: within the stream's intermediate memory, which `scratch` has made as large as this call needs.
             unsafe { driver.fill(scratch + offset as u64, 0, bytes, on)? };
         }
@@ -281,24 +290,25 @@ impl Layout {
     }
 }
 
-/// Where the intermediate memories of a call lie in the stream's, which of them must be zero, and how much they take together.
-fn scratch(kernel: &Kernel, call: &Call) -> Result<(Vec<usize>, Vec<(usize, usize)>, usize), Error> {
-    let (mut offsets, mut zeroed, mut total) = (Vec::new(), Vec::new(), 0usize);
-    for scratch in &kernel.scratch {
-        let value = scratch.bytes.evaluate(call);
-        let bytes = usize::try_from(value).ok().filter(|&bytes| isize::try_from(bytes).is_ok());
-        let next = bytes.and_then(|bytes| total.checked_add(bytes)?.checked_next_multiple_of(SCRATCH_ALIGNMENT));
-        let (Some(bytes), Some(next)) = (bytes, next) else {
-            let message = format!("`{}` would need {value} bytes of memory", scratch.name);
-            return Err(Error::Limit { kernel: kernel.name.clone(), message });
-        };
-        offsets.push(total);
-        if scratch.zeroed && bytes > 0 {
-            zeroed.push((total, bytes));
+impl Scratch {
+    fn of(kernel: &Kernel, call: &Call) -> Result<Scratch, Error> {
+        let mut all = Scratch::default();
+        for scratch in &kernel.scratch {
+            let value = scratch.bytes.evaluate(call);
+            let bytes = usize::try_from(value).ok().filter(|&bytes| isize::try_from(bytes).is_ok());
+            let next = bytes.and_then(|bytes| all.bytes.checked_add(bytes)?.checked_next_multiple_of(SCRATCH_ALIGNMENT));
+            let (Some(bytes), Some(next)) = (bytes, next) else {
+                let message = format!("`{}` would need {value} bytes of memory", scratch.name);
+                return Err(Error::Limit { kernel: kernel.name.clone(), message });
+            };
+            all.offsets.push(all.bytes);
+            if scratch.zeroed && bytes > 0 {
+                all.zeroed.push((all.bytes, bytes));
+            }
+            all.bytes = next;
         }
-        total = next;
+        Ok(all)
     }
-    Ok((offsets, zeroed, total))
 }
 
 /// So many arguments need no allocation.
