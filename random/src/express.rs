@@ -159,6 +159,7 @@ impl Making {
             2 => self.reduction(want, scope, depth),
             3 => {
                 let from = *self.rng.pick(&Type::ALL);
+                let from = if from == Type::Bool && want.is_float() { Type::I32 } else { from };
                 self.expr(from, scope, depth).cast(want)
             }
             _ => self.expr(want.widened(), scope, depth).cast(want),

@@ -254,8 +254,13 @@ impl Making {
             }
             if used && self.dims[dim].least > 0 {
                 self.kernel.conditions.push(format!("{name} >= {}", self.dims[dim].least));
-            } else if used && self.rng.one_in(12) {
-                self.kernel.conditions.push(format!("{name} % {} == 0", self.rng.pick(&[2, 4, 8])));
+            } else if used && self.rng.one_in(8) {
+                let further = match self.rng.below(4) {
+                    0 | 1 => format!("{name} % {} == 0", self.rng.pick(&[2, 4, 8])),
+                    2 => format!("{name} <= {}", self.rng.pick(&[16, 100, 1024])),
+                    _ => format!("{name} % 2 == 1"),
+                };
+                self.kernel.conditions.push(further);
             }
         }
         Program { items: self.items, kernel: self.kernel }

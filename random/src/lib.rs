@@ -12,6 +12,7 @@
 mod express;
 mod functions;
 mod generate;
+mod rarer;
 mod recipes;
 
 pub mod shrink;

@@ -6,15 +6,15 @@ use crate::generate::{Extent, Making, Values, Variable};
 use crate::tree::{self, Expr, Form, Node, Reduce, Subscript};
 
 /// A variable as an index.
-fn index(name: &str) -> Subscript {
+pub(crate) fn index(name: &str) -> Subscript {
     Subscript { index: Expr::atom(Type::I64, name), rule: None }
 }
 
-fn read(name: &str, ty: Type, by: &[&str]) -> Expr {
+pub(crate) fn read(name: &str, ty: Type, by: &[&str]) -> Expr {
     Expr { ty, node: Node::Read(name.to_owned(), by.iter().map(|v| index(v)).collect()) }
 }
 
-fn reduce(ty: Type, reducer: &'static str, over: &[&str], filter: Option<Expr>, body: Expr) -> Expr {
+pub(crate) fn reduce(ty: Type, reducer: &'static str, over: &[&str], filter: Option<Expr>, body: Expr) -> Expr {
     let variables = over.iter().map(|name| tree::Variable { name: (*name).to_owned(), range: None }).collect();
     Expr { ty, node: Node::Reduce(Box::new(Reduce { reducer, variables, filter, body })) }
 }
@@ -22,7 +22,7 @@ fn reduce(ty: Type, reducer: &'static str, over: &[&str], filter: Option<Expr>, 
 impl Making {
     /// One or a few statements.
     pub(crate) fn recipe(&mut self, must_define: bool) {
-        match self.rng.below(22) {
+        match self.rng.below(25) {
             0..=3 => self.map(must_define),
             4..=6 => self.rows(),
             7 | 8 => self.contraction(),
@@ -35,6 +35,7 @@ impl Making {
             18 => self.total(),
             19 => self.distances(),
             20 => self.called(),
+            21..=23 => self.rarer(),
             _ => self.gather(),
         }
     }
@@ -52,7 +53,7 @@ impl Making {
     }
 
     /// Defines a result or a `let`.
-    fn define(&mut self, over: &[Variable], shape: &[Extent], ty: Type, value: Expr, intermediate: bool) -> String {
+    pub(crate) fn define(&mut self, over: &[Variable], shape: &[Extent], ty: Type, value: Expr, intermediate: bool) -> String {
         self.use_dims(shape);
         let names = |v: &Variable| v.name.clone();
         let value = if value.ty == ty || value.ty == Type::F32 && ty.is_float() { value } else { value.cast(ty) };
@@ -224,7 +225,7 @@ impl Making {
     }
 
     /// The type that a reducer gives for a type of term.
-    fn reduced(&self, ty: Type, reducer: &'static str) -> (Type, &'static str) {
+    pub(crate) fn reduced(&self, ty: Type, reducer: &'static str) -> (Type, &'static str) {
         match reducer {
             "argmin" | "argmax" => (Type::I64, reducer),
             "min" | "max" => (ty, reducer),

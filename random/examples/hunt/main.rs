@@ -83,8 +83,10 @@ fn options() -> Options {
 }
 
 impl Options {
-    fn wishes(&self) -> Vec<Wish> {
-        (0..self.calls).map(|at| Wish { work: self.work >> (2 * at), wild: at != 1, extent: None }).collect()
+    /// What is asked of the calls of a program: some programs get large ones, which fill tiles.
+    fn wishes(&self, seed: u64) -> Vec<Wish> {
+        let work = if seed.is_multiple_of(8) { 12 * self.work } else { self.work };
+        (0..self.calls).map(|at| Wish { work: work >> (2 * at), wild: at != 1, extent: None }).collect()
     }
 }
 
@@ -173,7 +175,7 @@ fn one(options: &Options, seed: u64, device: Option<&dyn Device>, tally: &mut Ta
         println!("// {seed}\n{tree}");
     }
     tally.programs += 1;
-    match trial(&tree, seed, &options.wishes()) {
+    match trial(&tree, seed, &options.wishes(seed)) {
         Ok(trial) => {
             tally.checked += 1;
             tally.calls += trial.calls.len();
