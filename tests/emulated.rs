@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Case, Setting, TARGET, files, values};
-use gpukc::codegen::{self, facts::Facts, kernel::Kernel as Text};
+use gpukc::codegen::{self, facts::Facts, kernel::Kernel as Text, target::Target};
 use gpukc::cpu::{Argument, Options, RunError, Tensor};
 use gpukc::dsl::call::Bindings;
 use gpukc::dsl::program::{Kernel, Parameter, Program};
@@ -47,7 +47,12 @@ const FURTHER: &[(&str, &str)] = &[
     ("permute", "a=17 b=16 c=33"),
     ("layernorm", "m=2 n=9000 eps=0.001"),
     ("scan", "n=70000"),
+    ("softmax_clusters", "m=2 n=131071"),
+    ("columns_clusters", "m=4500 n=33"),
 ];
+
+/// An architecture with clusters of blocks. Its other texts are those of [`TARGET`].
+const CLUSTERS: Target = Target { capability: 90, specific: true };
 
 /// How many calls of how many texts were made.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -154,12 +159,16 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
         let arrays = setting.arrays(kernel, &bindings);
         let expected = evaluate(&program, kernel, &bindings, &arrays);
         let call = Facts::of_call(kernel, &bindings);
-        let mut variants = vec![("general", Facts::default()), ("call's", call.clone())];
+        let mut variants = vec![
+            ("general", TARGET, Facts::default()),
+            ("call's", TARGET, call.clone()),
+            ("call's with clusters", CLUSTERS, call.clone()),
+        ];
         if named {
-            variants.push(("call's 64-bit", Facts { narrow: false, aligned: false, ..call }));
+            variants.push(("call's 64-bit", TARGET, Facts { narrow: false, aligned: false, ..call }));
         }
-        for (what, facts) in variants {
-            let text = match codegen::compile(&program, kernel, TARGET, &facts) {
+        for (what, target, facts) in variants {
+            let text = match codegen::compile(&program, kernel, target, &facts) {
                 Ok(text) => text,
                 Err(codegen::error::Error::Limit { .. }) if case.plan.contains_key("limit") => continue,
                 Err(error) => return Err(format!("{}: {error}", setting.text).into()),
@@ -167,6 +176,9 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
             let known = texts.iter().find(|known| known.source == text.source && known.launches.len() == text.launches.len());
             let asks = Call::new(&text, kernel, &bindings, &[]).threads();
             if !named && asks > THREADS {
+                continue;
+            }
+            if target == CLUSTERS && known.is_some() {
                 continue;
             }
             // Equal texts may have unequal contracts.

@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use common::{Case, TARGET, files, root};
+use common::{Case, files, root};
 use gpukc::codegen;
 use gpukc::codegen::error::Error;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -60,12 +60,12 @@ fn stage(case: &Case, stage: &str) -> Result<(), Failed> {
     let kernel = case.kernel(&program);
     let text = match stage {
         "program" => gpukc::dsl::program::print::print(&program),
-        "plan" => match codegen::plan(&program, kernel, TARGET, &case.facts(kernel)) {
+        "plan" => match codegen::plan(&program, kernel, case.target, &case.facts(kernel)) {
             Ok(lowered) => codegen::plan::print::print(&lowered.plan),
             Err(error @ Error::Limit { .. }) => format!("{error}\n"),
             Err(error) => return Err(error.to_string().into()),
         },
-        _ => codegen::compile(&program, kernel, TARGET, &case.facts(kernel)).map_err(|error| error.to_string())?.source,
+        _ => codegen::compile(&program, kernel, case.target, &case.facts(kernel)).map_err(|error| error.to_string())?.source,
     };
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path(root().join("tests").join("snapshots"));
@@ -84,7 +84,7 @@ fn facts(case: &Case) -> Result<(), Failed> {
     for run in &case.runs {
         run.bind(kernel);
     }
-    let planned = codegen::plan(&program, kernel, TARGET, &case.facts(kernel));
+    let planned = codegen::plan(&program, kernel, case.target, &case.facts(kernel));
     let planned = match planned {
         Err(Error::Limit { .. }) if case.plan.contains_key("limit") => return Ok(()),
         Ok(_) if case.plan.contains_key("limit") => return Err("the plan is no limit any more: give it snapshots".into()),

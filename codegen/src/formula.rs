@@ -138,7 +138,19 @@ impl Formula {
             (Op::Mul, Constant(0), _) | (Op::Mul, _, Constant(0)) => Constant(0),
             (Op::Mul, _, Constant(_)) => Formula::Binary(op, Box::new(b), Box::new(a)),
             (Op::Min | Op::Max, _, _) if a == b => a,
+            (Op::Max, _, Constant(0)) if a.never_negative() => a,
             _ => Formula::Binary(op, Box::new(a), Box::new(b)),
+        }
+    }
+    /// Whether it is never below 0, whatever the call: dims are not.
+    fn never_negative(&self) -> bool {
+        match self {
+            Formula::Constant(value) => *value >= 0,
+            Formula::Dim(..) => true,
+            Formula::Binary(Op::Add | Op::Mul | Op::Min, a, b) => a.never_negative() && b.never_negative(),
+            Formula::Binary(Op::Max, a, b) => a.never_negative() || b.never_negative(),
+            Formula::Binary(Op::DivFloor | Op::DivTruncate, a, b) => a.never_negative() && b.never_negative(),
+            _ => false,
         }
     }
     /// `self + other`

@@ -41,6 +41,8 @@ pub struct Launch {
     pub grid: [Formula; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
+    /// Blocks of a cluster, neighbours along x; 1 without clusters. The text says it too: a launch need not.
+    pub cluster: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
     /// In the order of the function's parameters.

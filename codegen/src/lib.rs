@@ -95,6 +95,7 @@ fn contract(kernel: &Typed, lowered: Lowered, source: String) -> Kernel {
         entry: launch.entry.clone(),
         grid: launch.grid.clone(),
         block: launch.block,
+        cluster: launch.cluster,
         shared_bytes: launch.dynamic_shared,
         arguments: launch.parameters.iter().map(|p| p.argument.clone()).collect(),
         span,

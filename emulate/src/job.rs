@@ -75,6 +75,7 @@ pub fn encode(call: &Call, built: &Built) -> Result<Vec<u8>, Error> {
         out.text(&format!("{}:{}", built.index, launch.entry));
         grid.into_iter().for_each(|extent| out.word(extent as u64));
         launch.block.into_iter().for_each(|extent| out.word(u64::from(extent)));
+        out.word(u64::from(launch.cluster));
         out.word(launch.arguments.len() as u64);
         for argument in &launch.arguments {
             let (bytes, value) = encode_argument(call, argument, &buffers)?;

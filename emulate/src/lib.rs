@@ -5,7 +5,8 @@
 //! misaligned wide accesses, C++'s undefined arithmetic, shared, register and scratch memory read before it is written, barriers
 //! and shuffles that not all threads reach, and with [`Mode::Thread`] races between the threads of a block.
 //!
-//! Not found: races between blocks (they run one after the other, in an order that [`Call::order`] chooses), and faults of
+//! Not found: races between blocks (they run one after the other, in an order that [`Call::order`] chooses; those of a cluster
+//! take turns from one of its barriers to the next), and faults of
 //! inline PTX, in whose place a text has C++ for the host.
 
 mod error;

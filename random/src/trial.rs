@@ -40,9 +40,9 @@ impl Trial {
     }
 
     /// The texts of the plan space for a call; equal ones once. And the last known limit that refused one.
-    pub fn texts(&self, call: &Call, target: Target) -> Result<(Vec<Text>, Option<Error>), String> {
+    pub fn texts(&self, call: &Call, targets: &[Target]) -> Result<(Vec<Text>, Option<Error>), String> {
         let Some(kernel) = self.kernel() else { return Ok((Vec::new(), None)) };
-        texts(&self.program, kernel, call, target, false)
+        texts(&self.program, kernel, call, targets, false)
     }
 }
 

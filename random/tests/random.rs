@@ -8,16 +8,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gpukc_codegen::target::Target;
 use gpukc_dsl::program::Kernel;
 use gpukc_emulate::{Call, Emulator, Error, Mode};
 use gpukc_random::generate;
 use gpukc_random::trial::{Ended, Trial, trial};
 use gpukc_verify::Text;
 use gpukc_verify::compare::{self, Evaluated};
+use gpukc_verify::device::EMULATED;
 use gpukc_verify::draw::{self, Wish};
-
-const TARGET: Target = Target { capability: 80, specific: false };
 
 fn setting(name: &str, default: u64) -> u64 {
     let all = std::env::var("GPUKC_RANDOM").unwrap_or_default();
@@ -95,7 +93,7 @@ fn emulate(emulator: &Emulator, trials: &[(u64, Trial)]) -> Vec<String> {
     for (seed, trial) in trials {
         let kernel = trial.kernel().expect("a kernel");
         for (call, expected) in &trial.calls {
-            match trial.texts(call, TARGET) {
+            match trial.texts(call, &EMULATED) {
                 Ok((texts, _)) => all.extend(texts.into_iter().map(|text| (*seed, kernel, call, expected, text))),
                 Err(error) => faults.push(format!("seed {seed}: {error}")),
             }

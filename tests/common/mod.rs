@@ -4,6 +4,7 @@
 //! // What the case is about.
 //! // kernel: NAME                  which kernel; without it, the file's last
 //! // shape: m=4096 n=4096          a call that the plan is specialised for; without it, the plan serves every call
+//! // target: sm_90a                the architecture of its snapshots; without it, sm_80
 //! // plan: schedules=rows launches=1    facts about the plan; `limit`: the plan is refused as a known limit of ours
 //! // run: m=3 n=1000 k<50          a call for device.rs: dims and scalars; elements of `k` are below 50
 //! ```
@@ -51,6 +52,7 @@ pub struct Case {
     pub source: Source,
     pub kernel: Option<String>,
     pub shape: Option<Setting>,
+    pub target: Target,
     pub plan: BTreeMap<String, String>,
     pub runs: Vec<Setting>,
 }
@@ -78,6 +80,7 @@ impl Case {
             name,
             kernel: None,
             shape: None,
+            target: TARGET,
             plan: BTreeMap::new(),
             runs: Vec::new(),
         };
@@ -85,6 +88,7 @@ impl Case {
             match line.split_once(": ") {
                 Some(("kernel", name)) => case.kernel = Some(name.to_owned()),
                 Some(("shape", values)) => case.shape = Some(Setting::parse(values)),
+                Some(("target", name)) => case.target = Target::parse(name).expect("an architecture"),
                 Some(("run", values)) => case.runs.push(Setting::parse(values)),
                 Some(("plan", facts)) => {
                     case.plan.extend(facts.split_whitespace().map(|fact| {

@@ -51,8 +51,8 @@ pub enum Problem {
 
 /// Something that runs texts.
 pub trait Device {
-    /// What texts are made for.
-    fn target(&self) -> Target;
+    /// What texts are made for; an emulator runs those of several architectures.
+    fn targets(&self) -> &[Target];
     /// About how many terms and points a usual call may have, and one with large extents.
     fn work(&self) -> [i64; 2];
     /// Whether a job ends in reasonable time.
@@ -70,6 +70,9 @@ pub trait Device {
 /// The C++ compiler of this machine, behind crate `emulate`.
 #[derive(Debug)]
 pub struct Emulated(Emulator);
+
+/// Without clusters of blocks and with them.
+pub const EMULATED: [Target; 2] = [Target { capability: 80, specific: false }, Target { capability: 90, specific: true }];
 
 /// A launch of more threads takes minutes.
 const THREADS: u64 = 600_000;
@@ -101,8 +104,8 @@ fn emulated_call<'a>(number: usize, job: &Job<'a>) -> gpukc_emulate::Call<'a> {
 }
 
 impl Device for Emulated {
-    fn target(&self) -> Target {
-        Target { capability: 80, specific: false }
+    fn targets(&self) -> &[Target] {
+        &EMULATED
     }
     fn work(&self) -> [i64; 2] {
         [20_000, 200_000]
@@ -128,12 +131,14 @@ impl Device for Emulated {
 pub struct Gpu {
     device: RuntimeDevice,
     compiler: Compiler,
+    targets: [Target; 1],
 }
 
 impl Gpu {
     /// The GPU of that number.
     pub fn open(ordinal: u32, compiler: Compiler) -> Result<Gpu, RuntimeError> {
-        Ok(Gpu { device: RuntimeDevice::open(ordinal)?, compiler })
+        let device = RuntimeDevice::open(ordinal)?;
+        Ok(Gpu { targets: [device.facts().target], device, compiler })
     }
 
     /// Compiles on all cores.
@@ -145,7 +150,7 @@ impl Gpu {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(job) = jobs.get(at) else { return made };
                 let cuda = &job.text.cuda;
-                made.push((at, self.compiler.compile(&cuda.source, &cuda.name, self.target(), Wanted::Binary, &[])));
+                made.push((at, self.compiler.compile(&cuda.source, &cuda.name, self.targets[0], Wanted::Binary, &[])));
             }
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
@@ -173,8 +178,8 @@ impl Gpu {
 }
 
 impl Device for Gpu {
-    fn target(&self) -> Target {
-        self.device.facts().target
+    fn targets(&self) -> &[Target] {
+        &self.targets
     }
     fn work(&self) -> [i64; 2] {
         [200_000, 4_000_000]

@@ -13,21 +13,21 @@ use crate::draw::Call;
 /// A text for a device.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Which: `general`, `call's`…
-    pub what: &'static str,
+    /// Which: `general`, `call's`, `general sm_90a`…
+    pub what: String,
     /// What its making knew.
     pub facts: Facts,
     /// CUDA and contract.
     pub cuda: Cuda,
 }
 
-/// The texts of the plan space for a call; equal ones once, the alignment that they take aside. With `literal` also the text that
-/// serves this shape only. And the last known limit that refused one.
+/// The texts of the plan space for a call, made for each target; equal ones once, the alignment that they take aside. With
+/// `literal` also the text that serves this shape only. And the last known limit that refused one.
 pub fn texts(
     program: &Program,
     kernel: &Kernel,
     call: &Call,
-    target: Target,
+    targets: &[Target],
     literal: bool,
 ) -> Result<(Vec<Text>, Option<Error>), String> {
     let known = Facts::of_call(kernel, &call.bindings);
@@ -43,7 +43,9 @@ pub fn texts(
     }
     let mut texts: Vec<Text> = Vec::new();
     let mut limit = None;
-    for (what, facts) in variants {
+    let all = targets.iter().flat_map(|target| variants.iter().map(move |variant| (*target, variant.clone())));
+    for (target, (what, facts)) in all {
+        let what = if Some(&target) == targets.first() { what.to_owned() } else { format!("{what} {target}") };
         let made = catch_unwind(AssertUnwindSafe(|| gpukc_codegen::compile(program, kernel, target, &facts)));
         match made {
             Err(_) => return Err(format!("codegen panics on the {what} text")),

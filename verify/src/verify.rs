@@ -139,7 +139,7 @@ impl Trial<'_> {
         self.found.reports += usize::from(expected.is_err());
         let Some(device) = self.device else { return Ok(Some(Prepared { call, expected, texts: Vec::new() })) };
         // A text for one shape is of no use to the next call; some calls have one.
-        let made = texts(self.program, self.kernel, &call, device.target(), number.is_multiple_of(4));
+        let made = texts(self.program, self.kernel, &call, device.targets(), number.is_multiple_of(4));
         let made = made.map_err(|message| self.differs(message, &call, None))?;
         if let Some(CodegenError::Limit { message, .. }) = made.1 {
             self.found.limit = Some(message);

@@ -137,6 +137,7 @@ fn launch(ordinal: u32, binary: &Binary) -> Result<(), Error> {
         entry: "trial".into(),
         grid: [1, 1, 1].map(Into::into),
         block: [1, 1, 1],
+        cluster: 1,
         shared_bytes: 0,
         arguments: vec![Argument::Array(array)],
         span: Span::new(0, 0),

@@ -169,7 +169,7 @@ fn files(difference: &Difference, loaded: &Loaded, kernel: &Kernel, args: &Verif
         }
     }
     let again = format!("gpukc verify program.gk --kernel {} --seed {} --calls {}", kernel.name, args.seed, args.calls);
-    let text = difference.text.as_ref().map_or("the evaluator", |text| text.what);
+    let text = difference.text.as_ref().map_or("the evaluator", |text| text.what.as_str());
     let about = format!(
         "{}\ncall: {}\ntext: {text}\n{command}\n{again} --device {}\n",
         difference.message,

@@ -104,9 +104,12 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 }
 
 fn stages(lowering: &mut Lowering, reduction: &Reduction, shape: &Shape, rows: &Formula) -> Vec<Stage> {
-    let first = shape.terms.clone().div_ceil(BLOCK).max(1);
+    // A row without terms has outputs all the same where these are more than the terms: an exclusive scan gives `n + 1` of them.
+    let all_from_terms = shape.terms == shape.extent.clone().max(0);
+    let first = shape.terms.clone().div_ceil(BLOCK);
+    let first = if all_from_terms { first } else { first.max(1) };
     let second = first.clone().div_ceil(BLOCK);
-    let several = |blocks: &Formula| blocks.clone().minus(1).min(1);
+    let several = |blocks: &Formula| blocks.clone().minus(1).max(0).min(1);
     let bound = lowering.facts.bound(&shape.terms);
     let short = bound.is_some_and(|n| n <= BLOCK);
     let medium = bound.is_some_and(|n| n <= BLOCK * BLOCK);

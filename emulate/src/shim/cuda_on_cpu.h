@@ -22,6 +22,10 @@ extern "C" {
 extern Here cuda_on_cpu_here;
 // All threads of the block meet. The line tells barriers apart.
 void cuda_on_cpu_barrier(int line);
+// All threads of the cluster meet.
+void cuda_on_cpu_cluster_barrier(int line);
+// What the block of that number in the cluster has at the same place of its shared memory.
+const void* cuda_on_cpu_of_block(const void* place, unsigned int rank);
 // All lanes that the mask names meet and give values.
 unsigned long long cuda_on_cpu_exchange(int how, unsigned int mask, unsigned long long bits, unsigned int argument, int width);
 }
@@ -93,6 +97,7 @@ struct Listed {
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static __attribute__((section(CUDA_ON_CPU_SHARED)))
 
@@ -104,6 +109,13 @@ struct Listed {
 using cuda_on_cpu::cuda_on_cpu_here;
 
 #define __syncthreads() cuda_on_cpu::cuda_on_cpu_barrier(__LINE__)
+
+// One arrives where one waits: nothing stands between the two.
+#define __cluster_barrier_arrive() ((void)0)
+#define __cluster_barrier_wait() cuda_on_cpu::cuda_on_cpu_cluster_barrier(__LINE__)
+inline const void* __cluster_map_shared_rank(const void* place, unsigned int rank) {
+    return cuda_on_cpu::cuda_on_cpu_of_block(place, rank);
+}
 
 inline void __syncwarp(unsigned int mask = 0xffffffffu) {
     cuda_on_cpu::cuda_on_cpu_exchange(cuda_on_cpu::WARP_BARRIER, mask, 0, 0, 32);

@@ -1,5 +1,8 @@
 // The threads of a block: each a fiber, which runs from one barrier or shuffle to the next. For runner.cpp alone, which is
 // built without sanitizers and linked with them (MODE_ADDRESS or MODE_THREAD), so that only the texts are watched.
+//
+// The blocks of a cluster take turns, from one barrier of the cluster to the next. All have their shared memory at the same
+// place: whose turn ends keeps a copy of it, in which the others read meanwhile.
 #pragma once
 #define CUDA_ON_CPU_RUNNER
 #include "cuda_on_cpu.h"
@@ -57,8 +60,8 @@ constexpr size_t STACK = 256 << 10, PAGE = 4096;
 // Exit statuses of a job's process.
 constexpr int FAULT = 67, CONTRACT = 68;
 
-enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
-const char* const STATES[] = {"runs", "waits at a barrier", "waits for its warp", "has ended"};
+enum State { READY, AT_BARRIER, AT_EXCHANGE, AT_CLUSTER, DONE };
+const char* const STATES[] = {"runs", "waits at a barrier", "waits for its warp", "waits for its cluster", "has ended"};
 
 struct Warp {
     unsigned int mask, arrived, lanes;
@@ -86,15 +89,27 @@ struct Fiber {
 };
 
 struct Block {
+    Index index;
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
+    unsigned int done = 0, at_barrier = 0, at_cluster = 0;
+    // Its shared memory, while another block of the cluster runs.
+    std::vector<char> shared;
+    char together[2];
+    bool parity = false;
+};
+
+// A launch, as far as it has come: the blocks of a cluster, and which of them runs.
+struct Run {
+    std::vector<Block> cluster;
+    Block* block = nullptr;
+    Fiber* fiber = nullptr;
     std::vector<unsigned int> warp_order, lane_order;
-    Fiber* current = nullptr;
     void* scheduler = nullptr;
     const Listed* entry = nullptr;
     const unsigned long long* arguments = nullptr;
-    char together[2];
-    bool parity = false;
+    // What orders the turns of a cluster's blocks.
+    char turn[2];
 #ifdef MODE_ADDRESS
     const void* main_stack = nullptr;
     size_t main_size = 0;
@@ -105,11 +120,11 @@ struct Block {
 #if !defined(__x86_64__)
     ucontext_t context;
 #endif
-} block;
+} run;
 
 [[noreturn]] void fault(const char* what) {
     const Here& here = cuda_on_cpu_here;
-    const char* name = block.entry ? block.entry->name : "?";
+    const char* name = run.entry ? run.entry->name : "?";
     const char* short_name = strchr(name, ':');
     fprintf(stderr, "%s: %s (block %u,%u,%u, thread %u,%u,%u)\n", short_name ? short_name + 1 : name, what, here.block.x, here.block.y,
             here.block.z, here.thread.x, here.thread.y, here.thread.z);
@@ -142,42 +157,42 @@ cuda_on_cpu_switch:
 
 // From a thread back to the scheduler.
 void leave(State state) {
-    Fiber* self = block.current;
+    Fiber* self = run.fiber;
     self->state = state;
 #ifdef MODE_ADDRESS
     void* fake = nullptr;
-    __sanitizer_start_switch_fiber(state == DONE ? nullptr : &fake, block.main_stack, block.main_size);
+    __sanitizer_start_switch_fiber(state == DONE ? nullptr : &fake, run.main_stack, run.main_size);
 #endif
 #ifdef MODE_THREAD
-    __tsan_switch_to_fiber(block.main_tsan, 1);
+    __tsan_switch_to_fiber(run.main_tsan, 1);
 #endif
 #if defined(__x86_64__)
-    cuda_on_cpu_switch(&self->stack_pointer, block.scheduler);
+    cuda_on_cpu_switch(&self->stack_pointer, run.scheduler);
 #else
-    swapcontext(&self->context, &block.context);
+    swapcontext(&self->context, &run.context);
 #endif
 #ifdef MODE_ADDRESS
-    __sanitizer_finish_switch_fiber(fake, &block.main_stack, &block.main_size);
+    __sanitizer_finish_switch_fiber(fake, &run.main_stack, &run.main_size);
 #endif
 }
 
 void thread_main() {
 #ifdef MODE_ADDRESS
-    __sanitizer_finish_switch_fiber(nullptr, &block.main_stack, &block.main_size);
+    __sanitizer_finish_switch_fiber(nullptr, &run.main_stack, &run.main_size);
 #endif
 #ifdef MODE_THREAD
-    __tsan_acquire(&block.together[block.parity]);
+    __tsan_acquire(&run.turn[0]);
 #endif
-    block.entry->call(block.entry->function, block.arguments);
+    run.entry->call(run.entry->function, run.arguments);
 #ifdef MODE_THREAD
-    __tsan_release(&block.together[!block.parity]);
+    __tsan_release(&run.turn[1]);
 #endif
     leave(DONE);
     __builtin_trap();
 }
 
 void resume(Fiber& fiber) {
-    block.current = &fiber;
+    run.fiber = &fiber;
     cuda_on_cpu_here.thread = fiber.thread;
 #ifdef MODE_ADDRESS
     void* fake = nullptr;
@@ -187,9 +202,9 @@ void resume(Fiber& fiber) {
     __tsan_switch_to_fiber(fiber.tsan, 1);
 #endif
 #if defined(__x86_64__)
-    cuda_on_cpu_switch(&block.scheduler, fiber.stack_pointer);
+    cuda_on_cpu_switch(&run.scheduler, fiber.stack_pointer);
 #else
-    swapcontext(&block.context, &fiber.context);
+    swapcontext(&run.context, &fiber.context);
 #endif
 #ifdef MODE_ADDRESS
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
@@ -215,9 +230,8 @@ void deliver(Warp& warp) {
     }
 }
 
-void start_block(unsigned int threads) {
-    for (unsigned int i = 0; i < threads; i++) {
-        Fiber& fiber = block.fibers[i];
+void start_block(Block& block) {
+    for (Fiber& fiber : block.fibers) {
         fiber.state = READY;
 #if defined(__x86_64__)
         // As if thread_main had been called from nowhere: a return address for the switch, six registers.
@@ -233,71 +247,107 @@ void start_block(unsigned int threads) {
 #endif
     }
     for (Warp& warp : block.warps) warp.arrived = 0;
-    // What is read before it is written shall be noticed: NaN, -1, true.
-    for (char* at = block.entry->shared_begin; at != block.entry->shared_end; at++) *at = (char)0xff;
-#ifdef MODE_THREAD
-    __tsan_release(&block.together[block.parity]);
-#endif
+    block.done = block.at_barrier = block.at_cluster = 0;
+    // What is read before it is written shall be noticed: NaN, -1, true. A block without a cluster needs no copy.
+    size_t bytes = (size_t)(run.entry->shared_end - run.entry->shared_begin);
+    if (run.cluster.size() > 1) {
+        block.shared.assign(bytes, (char)0xff);
+    } else {
+        for (char* at = run.entry->shared_begin; at != run.entry->shared_end; at++) *at = (char)0xff;
+    }
 }
 
 [[noreturn]] void stuck() {
-    unsigned int counts[4] = {};
-    for (const Fiber& fiber : block.fibers) counts[fiber.state]++;
+    unsigned int counts[5] = {};
+    for (const Fiber& fiber : run.block->fibers) counts[fiber.state]++;
     std::string what = counts[AT_EXCHANGE] ? "deadlock: lanes wait in a shuffle that others do not reach"
-                                           : "divergent barrier: some threads wait, others have ended";
-    for (State state : {AT_BARRIER, AT_EXCHANGE, DONE}) {
-        for (const Fiber& fiber : block.fibers) {
+                                           : "divergent barrier: some threads wait, others have ended or wait elsewhere";
+    for (State state : {AT_BARRIER, AT_EXCHANGE, AT_CLUSTER, DONE}) {
+        for (const Fiber& fiber : run.block->fibers) {
             if (fiber.state != state) continue;
             what += "; " + std::to_string(counts[state]) + (counts[state] == 1 ? " thread " : " threads, like ") +
                     std::to_string(fiber.thread.x) + "," + std::to_string(fiber.thread.y) + "," + std::to_string(fiber.thread.z) + ": " +
                     STATES[state];
-            if (state == AT_BARRIER) what += " at line " + std::to_string(fiber.line);
+            if (state == AT_BARRIER || state == AT_CLUSTER) what += " at line " + std::to_string(fiber.line);
             break;
         }
     }
     fault(what.c_str());
 }
 
-void run_block() {
-    unsigned int threads = (unsigned int)block.fibers.size(), done = 0, waiting = 0;
-    start_block(threads);
-    while (done < threads) {
+// All threads of a block wait at one line, from where they go on.
+void release(Block& block, const char* what) {
+    for (Fiber& fiber : block.fibers) {
+        if (fiber.line != block.fibers[0].line) {
+            fault((std::string("divergent ") + what + ": threads wait at line " + std::to_string(block.fibers[0].line) + " and at line " +
+                   std::to_string(fiber.line)).c_str());
+        }
+        fiber.state = READY;
+    }
+}
+
+// Runs a block until its threads have ended or wait for the cluster.
+void take_turn(Block& block) {
+    unsigned int threads = (unsigned int)block.fibers.size();
+    run.block = &block;
+    cuda_on_cpu_here.block = block.index;
+    if (!block.shared.empty()) memcpy(run.entry->shared_begin, block.shared.data(), block.shared.size());
+#ifdef MODE_THREAD
+    __tsan_release(&run.turn[0]);
+#endif
+    while (block.done + block.at_cluster < threads) {
         bool progress = false;
         // A warp runs until all its lanes wait for other warps.
-        for (unsigned int w : block.warp_order) {
+        for (unsigned int w : run.warp_order) {
             for (bool again = true; again;) {
                 again = false;
-                for (unsigned int lane : block.lane_order) {
+                for (unsigned int lane : run.lane_order) {
                     if (32 * w + lane >= threads) continue;
                     Fiber& fiber = block.fibers[32 * w + lane];
                     if (fiber.state != READY) continue;
                     resume(fiber);
                     progress = true;
                     again = again || block.warps[w].arrived == 0;
-                    done += fiber.state == DONE;
-                    waiting += fiber.state == AT_BARRIER;
+                    block.done += fiber.state == DONE;
+                    block.at_barrier += fiber.state == AT_BARRIER;
+                    block.at_cluster += fiber.state == AT_CLUSTER;
                 }
             }
         }
-        if (done == threads) break;
-        if (waiting == threads) {
-            for (Fiber& fiber : block.fibers) {
-                if (fiber.line != block.fibers[0].line) {
-                    fault(("divergent barrier: threads wait at line " + std::to_string(block.fibers[0].line) + " and at line " +
-                           std::to_string(fiber.line)).c_str());
-                }
-                fiber.state = READY;
-            }
-            waiting = 0;
+        if (block.at_barrier == threads) {
+            release(block, "barrier");
+            block.at_barrier = 0;
             block.parity = !block.parity;
         } else if (!progress) {
             stuck();
         }
     }
+    if (block.done != 0 && block.done != threads) stuck();
 #ifdef MODE_THREAD
-    // The next block comes after this one: blocks share static memory only here.
-    __tsan_acquire(&block.together[!block.parity]);
+    // Another block comes after this one: blocks share static memory only here.
+    __tsan_acquire(&run.turn[1]);
 #endif
+    if (!block.shared.empty()) memcpy(block.shared.data(), run.entry->shared_begin, block.shared.size());
+}
+
+// Runs the blocks of a cluster to their end.
+void run_cluster() {
+    for (Block& block : run.cluster) start_block(block);
+    for (;;) {
+        size_t ended = 0;
+        for (Block& block : run.cluster) {
+            take_turn(block);
+            ended += block.at_cluster == 0;
+        }
+        if (ended == run.cluster.size()) return;
+        if (ended != 0) fault("divergent barrier: some blocks of a cluster wait for it, others have ended");
+        int line = run.cluster[0].fibers[0].line;
+        for (Block& block : run.cluster) {
+            release(block, "barrier of a cluster");
+            block.at_cluster = 0;
+            if (block.fibers[0].line != line) fault("divergent barrier: blocks of a cluster wait for it at several lines");
+        }
+    }
 }
 
 // An order of 0..n: ascending for seed 0, descending for 1, else shuffled.
@@ -311,7 +361,7 @@ void order(std::vector<unsigned int>& numbers, unsigned int n, uint64_t seed) {
     }
 }
 
-void make_fibers(const uint32_t* threads) {
+void make_fibers(Block& block, const uint32_t* threads) {
     unsigned int count = threads[0] * threads[1] * threads[2];
     block.fibers.assign(count, Fiber());
     block.warps.assign((count + 31) / 32, Warp());
@@ -332,25 +382,46 @@ void make_fibers(const uint32_t* threads) {
     }
 }
 
+void drop_fibers(Block& block) { munmap(block.fibers[0].stack - PAGE, (STACK + PAGE) * block.fibers.size()); }
+
 }  // namespace
 
 namespace cuda_on_cpu {
 
 extern "C" __attribute__((visibility("default"))) void cuda_on_cpu_barrier(int line) {
-    block.current->line = line;
+    run.fiber->line = line;
 #ifdef MODE_THREAD
-    __tsan_release(&block.together[!block.parity]);
+    __tsan_release(&run.block->together[!run.block->parity]);
 #endif
     leave(AT_BARRIER);
 #ifdef MODE_THREAD
-    __tsan_acquire(&block.together[block.parity]);
+    __tsan_acquire(&run.block->together[run.block->parity]);
 #endif
+}
+
+extern "C" __attribute__((visibility("default"))) void cuda_on_cpu_cluster_barrier(int line) {
+    run.fiber->line = line;
+#ifdef MODE_THREAD
+    __tsan_release(&run.turn[1]);
+#endif
+    leave(AT_CLUSTER);
+#ifdef MODE_THREAD
+    __tsan_acquire(&run.turn[0]);
+#endif
+}
+
+extern "C" __attribute__((visibility("default"))) const void* cuda_on_cpu_of_block(const void* place, unsigned int rank) {
+    size_t offset = (size_t)((const char*)place - run.entry->shared_begin);
+    if (offset >= run.block->shared.size()) fault("another block of the cluster is asked for what is not in shared memory");
+    if (rank >= run.cluster.size()) fault("a cluster is asked for a block that it does not have");
+    Block* other = &run.cluster[rank];
+    return other == run.block ? place : other->shared.data() + offset;
 }
 
 extern "C" __attribute__((visibility("default"))) unsigned long long cuda_on_cpu_exchange(
     int how, unsigned int mask, unsigned long long bits, unsigned int argument, int width
 ) {
-    Fiber* self = block.current;
+    Fiber* self = run.fiber;
     Warp& warp = *self->warp;
     if (!(mask >> self->lane & 1)) fault("a lane is not in the mask of its own shuffle");
     if (mask & ~warp.lanes) fault("a shuffle's mask names lanes that the block does not have");

@@ -116,6 +116,8 @@ void launch(Reader& in, const Listed* listed, const std::vector<Buffer>& buffers
     uint32_t grid[3], threads[3];
     for (uint32_t& extent : grid) extent = (uint32_t)in.word();
     for (uint32_t& extent : threads) extent = (uint32_t)in.word();
+    uint32_t together = (uint32_t)in.word();
+    if (together == 0 || grid[0] % together != 0) broken(name + ": clusters do not divide the grid");
     std::vector<unsigned long long> arguments(in.word());
     for (size_t i = 0; i < arguments.size(); i++) {
         // A buffer's number, or a value of so many bytes.
@@ -129,23 +131,29 @@ void launch(Reader& in, const Listed* listed, const std::vector<Buffer>& buffers
         if (listed->sizes[i] != bytes) broken(name + ": parameter " + std::to_string(i) + " is not what the contract says");
     }
     if (listed->sizes[arguments.size()] != 0) broken(name + " has more parameters than the contract");
-    block.entry = listed;
-    block.arguments = arguments.data();
+    run.entry = listed;
+    run.arguments = arguments.data();
     cuda_on_cpu_here.threads = {threads[0], threads[1], threads[2]};
     cuda_on_cpu_here.blocks = {grid[0], grid[1], grid[2]};
-    make_fibers(threads);
-    order(block.warp_order, (unsigned int)block.warps.size(), seed);
-    order(block.lane_order, 32, seed);
+    run.cluster.assign(together, Block());
+    for (Block& block : run.cluster) make_fibers(block, threads);
+    order(run.warp_order, (unsigned int)run.cluster[0].warps.size(), seed);
+    order(run.lane_order, 32, seed);
 #ifdef MODE_THREAD
-    block.main_tsan = __tsan_get_current_fiber();
+    run.main_tsan = __tsan_get_current_fiber();
 #endif
-    uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
-    for (uint64_t i = 0; i < blocks; i++) {
-        uint64_t at = seed != 0 ? blocks - 1 - i : i;
-        cuda_on_cpu_here.block = {uint32_t(at % grid[0]), uint32_t(at / grid[0] % grid[1]), uint32_t(at / ((uint64_t)grid[0] * grid[1]))};
-        run_block();
+    // Clusters lie along x.
+    uint64_t across = grid[0] / together, clusters = across * grid[1] * grid[2];
+    for (uint64_t i = 0; i < clusters; i++) {
+        uint64_t at = seed != 0 ? clusters - 1 - i : i;
+        for (uint32_t rank = 0; rank < together; rank++) {
+            run.cluster[rank].index = {
+                uint32_t(at % across * together + rank), uint32_t(at / across % grid[1]), uint32_t(at / (across * grid[1]))
+            };
+        }
+        run_cluster();
     }
-    munmap(block.fibers[0].stack - PAGE, (STACK + PAGE) * block.fibers.size());
+    for (Block& block : run.cluster) drop_fibers(block);
 }
 
 #ifndef MODE_ADDRESS

@@ -21,7 +21,7 @@ pub struct Difference {
     pub at: usize,
     pub call: Call,
     /// Which text.
-    pub text: &'static str,
+    pub text: String,
     pub what: String,
 }
 
@@ -31,13 +31,13 @@ pub fn differences(trials: &[&Trial], device: &dyn Device, only: Option<&str>, c
     let mut found: Vec<Difference> = Vec::new();
     for (at, trial) in trials.iter().enumerate() {
         for (call, expected) in &trial.calls {
-            match trial.texts(call, device.target()) {
-                Err(what) => found.push(Difference { at, call: call.clone(), text: "", what }),
+            match trial.texts(call, device.targets()) {
+                Err(what) => found.push(Difference { at, call: call.clone(), text: String::new(), what }),
                 Ok((texts, limit)) => {
                     compared.limits += usize::from(limit.is_some());
                     compared.texts += texts.len();
-                    let wanted = texts.iter().any(|text| Some(text.what) == only);
-                    let texts = texts.into_iter().filter(|text| !wanted || Some(text.what) == only);
+                    let wanted = texts.iter().any(|text| Some(text.what.as_str()) == only);
+                    let texts = texts.into_iter().filter(|text| !wanted || Some(text.what.as_str()) == only);
                     all.extend(texts.filter_map(|text| Some((at, trial.kernel()?, call, expected, text))));
                 }
             }
@@ -51,7 +51,7 @@ pub fn differences(trials: &[&Trial], device: &dyn Device, only: Option<&str>, c
         if let Err(error) = outcome {
             if !found.iter().any(|difference| difference.at == *at) {
                 let what = format!("the {} text: {error} [{}]", text.what, call.text(kernel));
-                found.push(Difference { at: *at, call: (*call).clone(), text: text.what, what });
+                found.push(Difference { at: *at, call: (*call).clone(), text: text.what.clone(), what });
             }
         }
     }

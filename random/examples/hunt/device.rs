@@ -35,8 +35,8 @@ impl Drop for Temporary {
 }
 
 impl Device for Temporary {
-    fn target(&self) -> Target {
-        self.0.target()
+    fn targets(&self) -> &[Target] {
+        self.0.targets()
     }
     fn work(&self) -> [i64; 2] {
         self.0.work()

@@ -209,7 +209,7 @@ fn one(options: &Options, seed: u64, device: Option<&dyn Device>, tally: &mut Ta
 /// What is wrong, and in which text, if it is one.
 struct Fault {
     what: String,
-    text: Option<&'static str>,
+    text: Option<String>,
 }
 
 impl Fault {
@@ -224,7 +224,7 @@ impl Fault {
 }
 
 /// What is wrong with which specimens.
-fn faults(specimens: &[Specimen], device: Option<&dyn Device>, text: Option<&'static str>) -> Vec<(usize, Fault)> {
+fn faults(specimens: &[Specimen], device: Option<&dyn Device>, text: Option<&str>) -> Vec<(usize, Fault)> {
     let mut found = Vec::new();
     let mut trials = Vec::new();
     for (at, specimen) in specimens.iter().enumerate() {
@@ -251,11 +251,12 @@ fn report(options: &Options, seed: u64, fault: Fault, specimen: Specimen, device
     } else {
         let kind = fault.kind();
         let persists = |some: &[Specimen]| {
-            let all = faults(some, device, fault.text);
+            let all = faults(some, device, fault.text.as_deref());
             all.into_iter().find(|(_, other)| other.kind() == kind).map(|(at, _)| at)
         };
         let small = shrink(specimen, if fault.text.is_some() { 60 } else { 400 }, persists);
-        let what = faults(std::slice::from_ref(&small), device, fault.text).pop().map_or("?".to_owned(), |(_, fault)| fault.what);
+        let what =
+            faults(std::slice::from_ref(&small), device, fault.text.as_deref()).pop().map_or("?".to_owned(), |(_, fault)| fault.what);
         let _ = writeln!(out, "---- {what}\n{}", small.tree);
         if let Some(kernel) = small.program.kernels.last() {
             let _ = write!(out, "{}", small.call.data(kernel));

@@ -34,6 +34,7 @@ pub fn kernel() -> Kernel {
         entry: entry.into(),
         grid: [n().div_ceil(i64::from(threads)), 1.into(), 1.into()],
         block: [threads, 1, 1],
+        cluster: 1,
         shared_bytes,
         arguments,
         span,
