@@ -1,12 +1,14 @@
 //! Binding a call: from the shapes and scalars that a caller gives to the dims and extents of a kernel, with everything
 //! checked that can be checked before it runs. Every device uses this.
 
+mod functions;
+
 use std::fmt;
 
 use crate::arena::Arena;
 use crate::program::*;
 use crate::source::{Source, Span};
-use crate::types::{BinaryOp, Builtin, Type, UnaryOp};
+use crate::types::{BinaryOp, Type, UnaryOp};
 
 /// The value of a scalar: a literal of the scalar's type.
 pub type ScalarValue = Literal;
@@ -333,8 +335,7 @@ pub fn integer(kernel: &Kernel, bindings: &Bindings, expr: ExprId) -> i64 {
 }
 
 /// The value of an expression over dims and scalars, by the rules of the language: integers wrap, division by zero gives
-/// 0. `None` if it mentions anything else (variables, arrays, functions of the program), or does not have a value in `f64`
-/// arithmetic (the transcendental functions).
+/// 0. `None` if it mentions anything else (variables, arrays, functions of the program).
 pub fn evaluate(kernel: &Kernel, bindings: &Bindings, expr: ExprId) -> Option<Literal> {
     evaluate_in(&kernel.exprs, bindings, expr)
 }
@@ -399,7 +400,7 @@ fn value_in(exprs: &Arena<Expr>, values: &impl Values, expr: ExprId, exact: bool
         },
         ExprKind::Builtin(builtin, arguments) => {
             let arguments: Option<Vec<Literal>> = arguments.iter().map(|&e| value(e)).collect();
-            call(*builtin, ty, &arguments?)?
+            functions::call(*builtin, ty, &arguments?)?
         }
         _ => return None,
     })
@@ -524,67 +525,6 @@ fn binary(op: BinaryOp, ty: Type, a: Literal, b: Literal) -> Option<Literal> {
         _ => return None,
     };
     Some(value)
-}
-
-fn call(builtin: Builtin, ty: Type, arguments: &[Literal]) -> Option<Literal> {
-    use Builtin::*;
-    match *arguments {
-        [Literal::Int(a)] => Some(Literal::Int(match builtin {
-            Abs => wrap(ty, a.abs()),
-            Sign => a.signum(),
-            CountOnes => i128::from((a as u128 & mask(ty)).count_ones()),
-            LeadingZeros => i128::from((a as u128 & mask(ty)).leading_zeros() - (128 - ty.bits())),
-            _ => return None,
-        })),
-        [Literal::Int(a), Literal::Int(b)] => Some(Literal::Int(match builtin {
-            Min => a.min(b),
-            Max => a.max(b),
-            DivFloor if b == 0 => 0,
-            DivFloor => wrap(ty, a.div_euclid(b) - i128::from(b < 0 && a.rem_euclid(b) != 0)),
-            ModFloor if b == 0 => 0,
-            ModFloor => wrap(ty, a - b * (a.div_euclid(b) - i128::from(b < 0 && a.rem_euclid(b) != 0))),
-            _ => return None,
-        })),
-        [Literal::Int(a), Literal::Int(lo), Literal::Int(hi)] if builtin == Clamp => Some(Literal::Int(a.max(lo).min(hi))),
-        [Literal::Float(a)] => Some(match builtin {
-            Abs => Literal::Float(a.abs()),
-            Sign if a.is_nan() || a == 0.0 => Literal::Float(a),
-            Sign => Literal::Float(a.signum()),
-            Floor => Literal::Float(a.floor()),
-            Ceil => Literal::Float(a.ceil()),
-            Trunc => Literal::Float(a.trunc()),
-            Round => Literal::Float(a.round()),
-            RoundTiesEven => Literal::Float(a.round_ties_even()),
-            Sqrt => Literal::Float(round_to(ty, a.sqrt())),
-            IsNan => Literal::Bool(a.is_nan()),
-            IsInf => Literal::Bool(a.is_infinite()),
-            IsFinite => Literal::Bool(a.is_finite()),
-            _ => return None,
-        }),
-        [Literal::Float(a), Literal::Float(b)] => Some(Literal::Float(match builtin {
-            Min | Max if a.is_nan() || b.is_nan() => f64::NAN,
-            Min if a == b => {
-                if a.is_sign_negative() {
-                    a
-                } else {
-                    b
-                }
-            }
-            Max if a == b => {
-                if a.is_sign_negative() {
-                    b
-                } else {
-                    a
-                }
-            }
-            Min => a.min(b),
-            Max => a.max(b),
-            Copysign => a.copysign(b),
-            _ => return None,
-        })),
-        [Literal::Float(_), lo, hi] if builtin == Clamp => call(Min, ty, &[call(Max, ty, &[arguments[0], lo])?, hi]),
-        _ => None,
-    }
 }
 
 fn mask(ty: Type) -> u128 {

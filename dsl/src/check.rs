@@ -1,5 +1,6 @@
 //! From syntax to a typed program: names, types, ranges, bounds, definitions. One mistake gives one error.
 
+mod at_call;
 mod attributes;
 mod bounds;
 mod calls;

@@ -186,6 +186,37 @@ fn literals_take_the_type_that_they_need() {
 }
 
 #[test]
+fn suggestions_fit() {
+    let kernel = |element: &str, other: &str, out: &str, value: &str| {
+        format!("kernel f(x: {element}[n], z: {other}[n]) -> y: {out}[n] {{ y[i] = {value}; }}")
+    };
+    refuses(&kernel("u8", "u32", "u32", "x[i] + z[i]"), 302, (1, 58), "(x[i] as u32)");
+    refuses(&kernel("u64", "u16", "u64", "x[i] + z[i]"), 302, (1, 59), "(z[i] as u64)");
+    refuses(&kernel("bool", "f32", "i32", "x[i] + 1"), 302, (1, 60), "(x[i] as i32)");
+    accepts(&kernel("u8", "u32", "u32", "(x[i] as u32) + z[i]"));
+    accepts(&kernel("bool", "f32", "i32", "(x[i] as i32) + 1"));
+}
+
+#[test]
+fn reserved_words_where_names_should_be() {
+    for (word, column) in [("min", 38), ("if", 38), ("true", 38), ("u8", 38), ("where", 38), ("argmax", 38)] {
+        refuses(&format!("kernel f(x: f32[n]) -> y: f32[n] {{ y[{word}] = 1.0; }}"), 3, (1, column), word);
+    }
+    for word in ["min", "if", "while"] {
+        refuses(&format!("kernel f(x: f32[{word}]) -> y: f32[3] {{ y[i] = 1.0; }}"), 3, (1, 17), word);
+    }
+}
+
+#[test]
+fn one_mistake_one_error() {
+    refuses("kernel f(a: f32[n], b: f32[n]) -> bool { any[k] a[k] > b[k] }", 306, (1, 49), "(a[k] > b[k])");
+    refuses("kernel f(a: f32[n]) -> i64 { count[k] a[k] > 1.0 }", 306, (1, 39), "(a[k] > 1.0)");
+    let nine = "kernel f(x: bool[n]) -> y: f32[n] { let t[a, b, c, d, e, g, h, i, j] = x[a] && x[b] && x[c] && x[d] && x[e] && x[g] && \
+        x[h] && x[i] && x[j]; y[i] = 1.0; }";
+    refuses(nine, 212, (1, 41), "9 dimensions");
+}
+
+#[test]
 fn names() {
     refuses(&body("y[i] = xx[i];"), 101, (2, 12), "`x`");
     refuses(&body("y[i] = ln(x[i]);"), 102, (2, 12), "log");

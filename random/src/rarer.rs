@@ -31,6 +31,18 @@ impl Making {
         Variable { name: self.fresh("e"), values: Values::All(extent.clone()) }
     }
 
+    /// Defines a result in two statements: along one of its dimensions, up to somewhere and from there.
+    pub(crate) fn in_parts(&mut self, name: &str, left: Vec<String>, shape: &[Extent], value: Expr) {
+        let axis = self.rng.below(left.len());
+        let end = self.text(&shape[axis]);
+        let cut = if self.rng.one_in(2) { format!("({end}) / 2") } else { format!("({end} + 2) / 3") };
+        for range in [format!("0..{cut}"), format!("{cut}..{end}")] {
+            let mut part = left.clone();
+            part[axis] = format!("{} in {range}", left[axis]);
+            self.push(Form::Define, name, part, None, value.clone());
+        }
+    }
+
     /// One array after another.
     fn concatenated(&mut self) {
         let ty = self.some_type();

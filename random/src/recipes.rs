@@ -68,7 +68,12 @@ impl Making {
             name
         } else {
             let name = self.result(ty, shape);
-            self.push(Form::Define, &name, over.iter().map(names).collect(), None, value);
+            let left: Vec<String> = over.iter().map(names).collect();
+            if !left.is_empty() && self.rng.one_in(6) {
+                self.in_parts(&name, left, shape, value);
+            } else {
+                self.push(Form::Define, &name, left, None, value);
+            }
             name
         };
         self.readable(&name, ty, shape);

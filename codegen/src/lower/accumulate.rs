@@ -360,7 +360,7 @@ fn along(lowering: &Lowering, statement: &Statement) -> Option<Along> {
     let roots: Vec<ExprId> = statement.subscripts.iter().map(|s| s.index).chain([statement.value]).collect();
     let variables = &statement.variables;
     let plain = |root: &ExprId| is_flat(kernel, facts, *root, variables) && !walk::has_reduction(kernel, *root);
-    let from_zero = variables.iter().all(|v| crate::size::formula(kernel, facts, v.lo).and_then(|lo| lo.constant()) == Some(0));
+    let from_zero = super::group::from_zero(kernel, facts, variables);
     if !facts.aligned || variables.is_empty() || !from_zero || !roots.iter().all(plain) {
         return None;
     }

@@ -219,7 +219,10 @@ fn rows_from(kernel: &Kernel, facts: &Facts, first: usize) -> Option<Group> {
     Some(Group { statements, schedule: Schedule::Rows, rows: shape.rows.len() })
 }
 
+/// What the statements of a group have in common: where rows start and how many there are, and a row's terms.
+#[derive(PartialEq)]
 struct RowShape {
+    starts: Vec<Formula>,
     rows: Vec<Formula>,
     extent: Formula,
 }
@@ -240,10 +243,11 @@ impl RowShape {
         if !matches!(reduce.order, Order::Exact | Order::Canonical) || axis(kernel, facts, statement, reduce) != Axis::Contiguous {
             return None;
         }
-        let from_zero = reduce.variables.iter().all(|v| size::formula(kernel, facts, v.lo) == Some(Formula::Constant(0)));
         let rows = statement.variables.iter().map(|v| size::extent(kernel, facts, v)).collect::<Option<Vec<_>>>()?;
         let extent = product(kernel, facts, &reduce.variables)?;
-        (from_zero && is_flat(kernel, facts, statement.value, &reduce.variables)).then_some(RowShape { rows, extent })
+        let starts = statement.variables.iter().map(|v| size::formula(kernel, facts, v.lo)).collect::<Option<Vec<_>>>()?;
+        let flat = from_zero(kernel, facts, &reduce.variables) && is_flat(kernel, facts, statement.value, &reduce.variables);
+        flat.then_some(RowShape { starts, rows, extent })
     }
 
     /// Whether a later statement can join the rows of `group`.
@@ -252,7 +256,7 @@ impl RowShape {
             return false;
         }
         let inner = if let Some(other) = RowShape::of_reduction(kernel, facts, statement) {
-            if other.rows != self.rows || other.extent != self.extent {
+            if other != *self {
                 return false;
             }
             only_reduction(kernel, statement).map(|(_, r)| r.variables.clone()).unwrap_or_default()
@@ -263,10 +267,13 @@ impl RowShape {
             let (rows, inner) = statement.variables.split_at(self.rows.len());
             let rows: Option<Vec<_>> = rows.iter().map(|v| size::extent(kernel, facts, v)).collect();
             let per_row = inner.is_empty();
-            if rows.as_ref() != Some(&self.rows) || !per_row && product(kernel, facts, inner) != Some(self.extent.clone()) {
+            let starts: Option<Vec<_>> =
+                statement.variables[..self.rows.len()].iter().map(|v| size::formula(kernel, facts, v.lo)).collect();
+            if rows.as_ref() != Some(&self.rows) || starts.as_ref() != Some(&self.starts) {
                 return false;
             }
-            if !per_row && !is_flat(kernel, facts, statement.value, inner) {
+            let whole = product(kernel, facts, inner) == Some(self.extent.clone()) && from_zero(kernel, facts, inner);
+            if !per_row && !(whole && is_flat(kernel, facts, statement.value, inner)) {
                 return false;
             }
             inner.to_vec()
@@ -298,6 +305,11 @@ fn own<'r>(kernel: &Kernel, subscripts: &[gpukc_dsl::program::Subscript], expect
 /// The product of extents, if all are formulas.
 pub fn product(kernel: &Kernel, facts: &Facts, ranges: &[Ranged]) -> Option<Formula> {
     ranges.iter().try_fold(Formula::Constant(1), |n, range| Some(n.times(size::extent(kernel, facts, range)?)))
+}
+
+/// Whether all variables start at 0, so that their number is where they stand.
+pub fn from_zero(kernel: &Kernel, facts: &Facts, ranges: &[Ranged]) -> bool {
+    ranges.iter().all(|range| size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0)))
 }
 
 /// Whether several variables run together in every read of `value`, and stand nowhere else; one variable always does.

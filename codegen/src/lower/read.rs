@@ -356,9 +356,13 @@ pub fn access(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subs
     Some(offset.unwrap_or(size::Linear { terms: Vec::new(), constant: Formula::Constant(0) }))
 }
 
-/// The step from one position of `variables` (slowest first) to the next in an access; `None` if they don't run together.
+/// The step from one position of `variables` (slowest first) to the next in an access; `None` if they don't run together, or
+/// not from 0: position 0 is where all of them are 0.
 pub fn flat_coefficient(kernel: &Kernel, facts: &Facts, access: &size::Linear, variables: &[Ranged]) -> Option<Formula> {
     let (last, slower) = variables.split_last()?;
+    if !super::group::from_zero(kernel, facts, variables) {
+        return None;
+    }
     let step = access.coefficient(last.variable);
     let mut extent = size::extent(kernel, facts, last)?;
     for range in slower.iter().rev() {

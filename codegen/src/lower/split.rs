@@ -294,7 +294,7 @@ fn program_terms(
     let along = along(lowering, statement, reduction);
     let flat = is_flat(lowering.kernel, lowering.facts, reduction.reduce.body, &reduction.reduce.variables)
         && reduction.reduce.filter.is_none_or(|f| is_flat(lowering.kernel, lowering.facts, f, &reduction.reduce.variables))
-        && reduction.reduce.variables.iter().all(|v| lowering.formula(v.lo).ok() == Some(Formula::Constant(0)));
+        && super::group::from_zero(lowering.kernel, lowering.facts, &reduction.reduce.variables);
     let serial = |lowering: &mut Lowering| {
         one_by_one(lowering, block, |lowering, term, part| {
             bind(lowering, reduction, flat, term)?;

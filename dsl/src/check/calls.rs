@@ -77,13 +77,7 @@ impl<'c> Lower<'c> {
     }
 
     fn call_function(&mut self, index: usize, function: &ast::Name, arguments: &[ast::Expr], span: Span) -> ExprId {
-        if self.place == Place::Header {
-            let message = format!("`{}` can't be called here", function.text);
-            let help = "dims, conditions and constants use operators and built-in functions alone";
-            self.report(Diagnostic::error(codes::NOT_CONSTANT, function.span, message, "a `fn`").help(help));
-            return self.poison(span);
-        }
-        let Some(signature) = self.items.functions.get(index) else { return self.poison(span) };
+        let Some(signature) = self.items.functions.get(index) else { return self.not_called(function, span) };
         let (parameters, result, id) = (&signature.parameters, signature.result, signature.id);
         let terms = std::mem::take(&mut self.f64_terms);
         let given: Vec<ExprId> = arguments.iter().map(|argument| self.expr(argument)).collect();
@@ -95,8 +89,24 @@ impl<'c> Lower<'c> {
         let stored: Vec<Option<ExprId>> =
             given.iter().zip(parameters).map(|(&id, (name, ty))| self.store(id, *ty, &format!("parameter `{name}`"))).collect();
         let Some(stored) = stored.into_iter().collect::<Option<Vec<_>>>() else { return self.poison(span) };
+        if self.place == Place::Header {
+            let items = self.items;
+            let checked = items.functions.get(index).and_then(|item| item.checked.as_ref());
+            return match checked.and_then(|checked| self.function_at_call(checked, &stored)) {
+                Some(value) => self.float_leaf(value),
+                None => self.not_called(function, span),
+            };
+        }
         let call = self.push(ExprKind::Call(id, stored), Ty::Known(result), span);
         self.float_leaf(call)
+    }
+
+    /// A function of the program where only what is known at the call will do.
+    fn not_called(&mut self, function: &ast::Name, span: Span) -> ExprId {
+        let message = format!("`{}` can't be called here", function.text);
+        let help = "constants call built-in functions alone; dims and conditions also a `fn` without loops and `if` statements";
+        self.report(Diagnostic::error(codes::NOT_CONSTANT, function.span, message, "a `fn`").help(help));
+        self.poison(span)
     }
 
     fn call_builtin(&mut self, builtin: Builtin, arguments: &[ast::Expr], span: Span) -> ExprId {

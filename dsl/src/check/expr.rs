@@ -102,7 +102,7 @@ impl<'c> Lower<'c> {
         let text = self.text(span).to_string();
         let message = format!("`{text}` is not known at the call");
         let problem = Diagnostic::error(codes::NOT_CONSTANT, span, message, "not allowed here");
-        self.report(problem.help("only dims, scalar parameters, constants and literals are, here"));
+        self.report(problem.help("only dims, scalar parameters, constants, literals, and scalar `let`s of these are, here"));
         self.poison(span)
     }
 
@@ -121,7 +121,7 @@ impl<'c> Lower<'c> {
             return self.poison(span);
         }
         if self.place == Place::Header {
-            return self.not_constant(span);
+            return self.let_at_call(array).unwrap_or_else(|| self.not_constant(span));
         }
         if !self.readable(array, span) {
             return self.poison(span);

@@ -5,7 +5,7 @@ use super::visit;
 use crate::ast::{self, ExprKind as Ast};
 use crate::call::{Bindings, evaluate};
 use crate::diagnostic::{Diagnostic, codes};
-use crate::program::{FunctionId, Kernel, Literal, Program};
+use crate::program::{Function, FunctionId, Kernel, Literal, Program};
 use crate::source::{Source, Span};
 use crate::types::{Builtin, Type};
 use std::collections::HashMap;
@@ -24,6 +24,7 @@ pub(crate) struct FunctionItem {
     pub(crate) parameters: Option<Vec<(String, Type)>>,
     pub(crate) result: Option<Type>,
     pub(crate) id: Option<FunctionId>,
+    pub(crate) checked: Option<Function>,
 }
 
 /// What is known of a file's items.
@@ -124,7 +125,7 @@ impl Session<'_> {
                 .collect();
             let parameters = parameters.into_iter().collect();
             self.problems.append(&mut lower.problems);
-            self.items.functions.push(FunctionItem { parameters, result, id: None });
+            self.items.functions.push(FunctionItem { parameters, result, id: None, checked: None });
         }
         let names: HashMap<&str, usize> = lists.functions.iter().enumerate().map(|(i, f)| (f.name.text.as_str(), i)).collect();
         let edges: Vec<Vec<usize>> = lists
@@ -143,6 +144,7 @@ impl Session<'_> {
             let lower = Lower::new(&self.items, self.source, Place::Function);
             let (function, mut problems) = lower.function(lists.functions[index], parameters, *result);
             self.problems.append(&mut problems);
+            self.items.functions[index].checked = function.clone();
             self.items.functions[index].id = function.map(|function| program.functions.push(function));
         }
     }

@@ -14,7 +14,7 @@ use crate::source::Span;
 use crate::types::Type;
 
 /// The most dimensions of an array.
-const MAX_RANK: usize = 8;
+pub(crate) const MAX_RANK: usize = 8;
 
 impl Lower<'_> {
     /// Checks a kernel.

@@ -165,7 +165,9 @@ impl<'c> Lower<'c> {
         if self.infer.bind(open, ty).is_ok() {
             return Some(ty);
         }
-        let default = self.infer.fallback(open);
+        let number = known == Type::Bool && self.infer.kind(open) != super::infer::Kind::Float;
+        // A number beside a bool would take the type of whatever the bool is made: i32 goes anywhere that i64 does.
+        let default = if number { Type::I32 } else { self.infer.fallback(open) };
         self.mixed(op.symbol(), op_span, (at, default), other);
         None
     }
@@ -335,6 +337,11 @@ impl<'c> Lower<'c> {
 
 /// The type to suggest for two that don't mix: floats over integers, the wider one.
 fn join_hint(a: Type, b: Type) -> Option<Type> {
+    // u8 and u16 compute as i32, and are at home in u32 and u64 as well.
+    let unsigned = |ty: Type| ty.is_integer() && !ty.is_signed();
+    if unsigned(a) && unsigned(b) {
+        return Some(if a.size() > b.size() { a } else { b });
+    }
     let (a, b) = (a.widened(), b.widened());
     match (a.is_float(), b.is_float()) {
         (true, false) => Some(a),

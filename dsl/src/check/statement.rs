@@ -4,6 +4,7 @@ use super::attributes::Licences;
 use super::define::Defined;
 use super::expr::unparenthesized;
 use super::infer::Ty;
+use super::kernel::MAX_RANK;
 use super::lower::Lower;
 use super::names::{Binding, nearest};
 use super::visit;
@@ -361,6 +362,11 @@ impl Lower<'_> {
         let element = id.and_then(|id| self.decide(id));
         self.names.leave(outer);
         self.settle();
+        if subscripts.len() > MAX_RANK {
+            let (rank, name) = (subscripts.len(), &target.name);
+            let message = format!("`{}` has {rank} dimensions, and the most is {MAX_RANK}", name.text);
+            self.report(Diagnostic::error(codes::TOO_MANY_DIMENSIONS, target.span, message, format!("{rank} dimensions")));
+        }
         let (Some(ranges), Some(value), Some(element), false) = (ranges, id, element, self.failed_since(mark)) else {
             if self.names.find(&target.name.text).is_none() {
                 self.names.bind(&target.name.text, Binding::Broken, target.name.span);

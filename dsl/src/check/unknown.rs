@@ -51,7 +51,13 @@ fn foreign_function(name: &str) -> Option<Builtin> {
 impl Lower<'_> {
     pub(crate) fn unknown_name(&mut self, name: &str, span: Span) {
         if let Some(closed) = self.closed.iter().rev().find(|closed| closed.variables.iter().any(|v| v == name)).cloned() {
-            self.outside_term(name, span, &closed);
+            // A body that is no bool, since the comparison is no part of it: that is said, with these parentheses.
+            let said = |problem: &Diagnostic| {
+                problem.code.0 == codes::NOT_BOOL && closed.body.start <= problem.span().start && problem.span().end <= closed.body.end
+            };
+            if !self.problems.iter().any(said) {
+                self.outside_term(name, span, &closed);
+            }
             return;
         }
         if !self.unknown.insert(name.to_string()) {

@@ -188,7 +188,7 @@ codes! {
         "kernel f(x: f32[n]) -> y: f32[n] { y[i] = atan2(x[i]); }"
         => "kernel f(x: f32[n]) -> y: f32[n] { y[i] = atan2(x[i], 1.0); }";
     NOT_CONSTANT = 309, "not a constant",
-        "Dims, conditions, the value of a `const`, a constant boundary value and the argument of an attribute are made of literals, constants, dims and scalar parameters where there are any, operators and casts.",
+        "Dims, conditions, the value of a `const`, a constant boundary value and the argument of an attribute are made of literals, constants, dims and scalar parameters where there are any, operators, casts and built-in functions. In dims, conditions and ranges on a left side a scalar `let` of these stands for its value, and a `fn` without loops and `if` statements for its result.",
         "fn g(x: f32) -> f32 { 2.0 * x }\nconst C: f32 = g(1.0);"
         => "const C: f32 = 2.0 * 1.0;";
     BAD_CAST = 310, "cast that does not exist",

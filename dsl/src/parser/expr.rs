@@ -130,10 +130,8 @@ impl<'a> Builder<'a> {
         } else {
             self.expression(index)
         };
-        if let ExprKind::Name(word) = &index.kind
-            && target
-            && is_reserved(word)
-        {
+        let word = self.text(index.span);
+        if target && is_reserved(word) {
             self.report(reserved(word, index.span));
         }
         let range = match parts.next_if(|part| part.as_rule() == Rule::index_range) {

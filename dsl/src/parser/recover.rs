@@ -246,8 +246,7 @@ impl Context<'_> {
         let advice = if missing_semicolon { None } else { stop.advice() };
         if advice.is_none()
             && let Some(previous) = previous
-            && expected == [Expected::Sign("[")]
-            && Reducer::from_name(self.word(previous)).is_some()
+            && self.stands_for_a_name(previous, at, &expected)
         {
             return (reserved(self.word(previous), self.tokens[previous].span), None);
         }
@@ -336,6 +335,18 @@ impl Context<'_> {
             }
             _ => return None,
         })
+    }
+
+    /// Whether the reserved word before a place stands where a name should: what would follow a reducer, a function or a keyword
+    /// does not, but what follows a name.
+    fn stands_for_a_name(&self, previous: usize, at: usize, expected: &[Expected]) -> bool {
+        let word = self.word(previous);
+        if Reducer::from_name(word).is_some() {
+            let after_name = matches!(self.word(at), "]" | "," | ")" | ":");
+            return expected == [Expected::Sign("[")] || after_name && expected.iter().all(|e| matches!(e, Expected::Sign("(" | "[")));
+        }
+        matches!(self.word(at), "]" | "," | ":")
+            && matches!(word, "if" | "else" | "while" | "for" | "let" | "mut" | "in" | "as" | "where")
     }
 
     /// Whether the statement around a place starts with `if`.
