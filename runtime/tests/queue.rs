@@ -34,6 +34,7 @@ fn kernel() -> Kernel {
         entry: entry.into(),
         grid: [n().div_ceil(256), 1.into(), 1.into()],
         block: [256, 1, 1],
+        cluster: 1,
         shared_bytes: 0,
         arguments,
         span: Span::new(2, 3),
