@@ -425,7 +425,7 @@ impl Kernel {
 
     /// The CUDA text that serves every call; a comment where there is none.
     pub fn cuda(&self) -> String {
-        self.text(|checked, typed, target| Ok(compile(&checked.program, typed, target, &Facts::default(), None)?.source))
+        self.text(|checked, typed, target| Ok(compile(&checked.program, typed, target, &Facts::default(), None)?.source.to_string()))
     }
 
     /// The plan of the text that serves every call; a comment where there is none.

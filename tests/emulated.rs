@@ -192,7 +192,7 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
         }
         inputs.push(Input { bindings, arrays, expected });
     }
-    let distinct: BTreeSet<&str> = texts.iter().map(|text| text.source.as_str()).collect();
+    let distinct: BTreeSet<&str> = texts.iter().map(|text| &*text.source).collect();
     TEXTS.fetch_add(distinct.len(), Ordering::Relaxed);
     CALLS.fetch_add(prepared.len(), Ordering::Relaxed);
     let mut calls: Vec<Call> = Vec::new();

@@ -65,7 +65,9 @@ fn stage(case: &Case, stage: &str) -> Result<(), Failed> {
             Err(error @ Error::Limit { .. }) => format!("{error}\n"),
             Err(error) => return Err(error.to_string().into()),
         },
-        _ => codegen::compile(&program, kernel, case.target, &case.facts(kernel)).map_err(|error| error.to_string())?.source,
+        _ => {
+            codegen::compile(&program, kernel, case.target, &case.facts(kernel)).map_err(|error| error.to_string())?.source.to_string()
+        }
     };
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path(root().join("tests").join("snapshots"));

@@ -4,9 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 
+/// What holds for all commands.
+const NOTES: &str = "\
+Exit status: 0 done; 1 the program is wrong; 2 usage; 3 the machine lacks something; 4 the inputs do not fit, or
+  --timeout; 70 an internal error. Ctrl-C ends a command at once.
+Environment: GPUKC_CACHE_DIR, GPUKC_CACHE=off, GPUKC_CACHE_BYTES; GPUKC_NVRTC, CUDA_PATH, CUDA_HOME; NO_COLOR.";
+
 /// A compiler for array programs in index notation.
 #[derive(Debug, Parser)]
-#[command(name = "gpukc", disable_version_flag = true, max_term_width = 100)]
+#[command(name = "gpukc", disable_version_flag = true, max_term_width = 100, after_help = NOTES)]
 pub struct Args {
     /// Print the version, and the NVRTC and driver found
     #[arg(short = 'V', long)]

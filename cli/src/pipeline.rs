@@ -35,13 +35,16 @@ pub fn cuda_file(
     gpukc_codegen::compile_file(program, kernels, target, lines.then_some(source)).map_err(|error| refused(error, source))
 }
 
-/// Compiles CUDA text; says what is wrong with the cache, if something is.
+/// Compiles CUDA text.
 pub fn compile(compiler: &Compiler, cuda: &Cuda, target: Target, wanted: Wanted, extra: &[String]) -> Result<Binary, Failure> {
-    let binary = compiler.compile(&cuda.source, &cuda.name, target, wanted, extra).map_err(Failure::from)?;
+    compiler.compile(&cuda.source, &cuda.name, target, wanted, extra).map_err(Failure::from)
+}
+
+/// Says what is wrong with the cache, if something is.
+pub fn warn(binary: &Binary) {
     if let Some(warning) = &binary.warning {
         output::note(&format!("warning: {warning}"));
     }
-    Ok(binary)
 }
 
 /// What is known of a call when its text is made.
@@ -75,6 +78,7 @@ pub fn ready(
     report::keep("kernel.cu", &cuda.source);
     let planned = Instant::now();
     let binary = compile(compiler, &cuda, target, Wanted::Binary, &[])?;
+    warn(&binary);
     let compiled = Instant::now();
     let program = launch::Program::load(&device, &cuda, &binary).map_err(|error| Failure::runtime(&error, Some(source)))?;
     Ok(Ready { program, binary, plan_time: planned - opened, open_time: opened - start, load_time: compiled.elapsed() })

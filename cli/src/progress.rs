@@ -1,10 +1,14 @@
 //! Progress of long work on standard error: a bar on a terminal, a plain line per step elsewhere.
 
 use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
+
+/// Work that may be over in a moment is silent for so long.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// So many steps of something.
 pub struct Progress {
@@ -12,6 +16,8 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     steps: u64,
     begun: u64,
+    /// When it begins to be shown.
+    silent_until: Option<Instant>,
 }
 
 impl Progress {
@@ -23,11 +29,29 @@ impl Progress {
             let template = ProgressStyle::with_template("[{bar:30}] {elapsed} {msg}");
             bar.with_style(template.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
         });
-        Progress { bar, steps, begun: 0 }
+        Progress { bar, steps, begun: 0, silent_until: None }
+    }
+    /// `steps` things that mostly take no time: nothing is shown before some time has passed.
+    pub fn patient(steps: usize) -> Progress {
+        let mut progress = Progress::new(steps, 1);
+        if let Some(bar) = &progress.bar {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        progress.silent_until = Some(Instant::now() + PATIENCE);
+        progress
     }
     /// The next step begins.
     pub fn begin(&mut self, what: &str) {
         self.begun += 1;
+        if let Some(until) = self.silent_until {
+            if Instant::now() < until {
+                return;
+            }
+            self.silent_until = None;
+            if let Some(bar) = &self.bar {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+        }
         let text = format!("{what} ({} of {})", self.begun, self.steps);
         match &self.bar {
             Some(bar) => bar.set_message(text),
@@ -39,6 +63,10 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(parts as u64);
         }
+    }
+    /// The step that has begun, of one part, is done.
+    pub fn end(&self) {
+        self.reach(self.begun as usize);
     }
     /// Says something meanwhile.
     pub fn pause<T>(&self, say: impl FnOnce() -> T) -> T {

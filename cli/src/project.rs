@@ -28,7 +28,7 @@ pub fn files(stem: &str, kernels: &[(&Kernel, Facts)], cuda: &[Cuda], targets: &
         let _ = write!(source, "\n{} {{\n{}}}\n", function.signature(false), function.body);
     }
     Ok(vec![
-        (format!("{stem}.cu"), text.source.clone()),
+        (format!("{stem}.cu"), text.source.to_string()),
         ("launch.h".to_owned(), header),
         ("launch.cu".to_owned(), source),
         ("Makefile".to_owned(), makefile(stem, targets)),

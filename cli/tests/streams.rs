@@ -41,29 +41,6 @@ fn diagnostics_as_objects() {
 }
 
 #[test]
-fn no_colours_but_on_a_terminal() {
-    let place = Place::new();
-    place.file("wrong.gk", "kernel f(\n");
-    for arguments in [&["check", "wrong.gk"][..], &["--help"], &["run", "wrong.gk"], &["no-such-command"]] {
-        let done = place.run(arguments);
-        assert!(!done.out.contains('\x1b') && !done.err.contains('\x1b'), "{done:#?}");
-    }
-    // `script` gives a terminal; not every machine has it.
-    let on_a_terminal = |variable: Option<&str>| {
-        let mut command = std::process::Command::new("script");
-        let program = env!("CARGO_BIN_EXE_gpukc");
-        command.args(["-qec", &format!("{program} check wrong.gk"), "/dev/null"]).current_dir(place.path(""));
-        command.env_remove("NO_COLOR").stdin(Stdio::null());
-        variable.map(|value| command.env("NO_COLOR", value));
-        command.output().ok().map(Done::from)
-    };
-    let Some(coloured) = on_a_terminal(None) else { return };
-    assert!(coloured.out.contains("\x1b["), "{coloured:#?}");
-    let plain = on_a_terminal(Some("1")).unwrap();
-    assert!(plain.out.contains("GK0001") && !plain.out.contains('\x1b'), "{plain:#?}");
-}
-
-#[test]
 fn completions() {
     let place = Place::new();
     for (shell, words) in [

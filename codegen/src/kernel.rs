@@ -1,5 +1,7 @@
 //! What a gk kernel compiles to: CUDA text and the contract for launching it. This is all that `runtime` sees.
 
+use std::sync::Arc;
+
 use gpukc_dsl::program::{ArrayId, ScalarId};
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::Type;
@@ -12,7 +14,7 @@ pub struct Kernel {
     /// The gk kernel's name.
     pub name: String,
     /// A self-contained CUDA C++ text: what NVRTC receives.
-    pub source: String,
+    pub source: Arc<str>,
     /// Device memory that the launches need between them, by index.
     pub scratch: Vec<Scratch>,
     /// To be launched in this order on one stream. A launch whose grid has an extent of zero is left out.

@@ -15,6 +15,8 @@ pub mod size;
 pub mod target;
 pub mod walk;
 
+use std::sync::Arc;
+
 use gpukc_dsl::program::{ArrayId, Kernel as Typed, Program};
 use gpukc_dsl::source::Source;
 
@@ -68,7 +70,7 @@ pub fn compile_in_place(
 
 fn emitted(kernel: &Typed, lowered: Lowered) -> Kernel {
     let source = emit::emit(&lowered.plan, &lowered.functions);
-    contract(kernel, lowered, source)
+    contract(kernel, lowered, source.into())
 }
 
 /// One CUDA text for several kernels of a program, each with what is known of its calls, and the contract of each, whose text
@@ -86,11 +88,11 @@ pub fn compile_file(
         taken.extend(lowered.plan.launches.iter().map(|launch| launch.entry.clone()));
         members.push(lowered);
     }
-    let source = emit::emit_file(&members, lines)?;
+    let source: Arc<str> = emit::emit_file(&members, lines)?.into();
     Ok(kernels.iter().zip(members).map(|((kernel, _), lowered)| contract(kernel, lowered, source.clone())).collect())
 }
 
-fn contract(kernel: &Typed, lowered: Lowered, source: String) -> Kernel {
+fn contract(kernel: &Typed, lowered: Lowered, source: Arc<str>) -> Kernel {
     let launches = lowered.plan.launches.iter().zip(&lowered.spans).map(|(launch, &span)| Launch {
         entry: launch.entry.clone(),
         grid: launch.grid.clone(),

@@ -8,7 +8,7 @@ use gpukc_dsl::source::Source;
 fn compile(text: &str) -> Result<String, Error> {
     let program = gpukc_dsl::check(&Source::new("hints.gk", text)).program.expect("a program that checks");
     let target = Target { capability: 90, specific: true };
-    gpukc_codegen::compile(&program, &program.kernels[0], target, &Facts::default()).map(|kernel| kernel.source)
+    gpukc_codegen::compile(&program, &program.kernels[0], target, &Facts::default()).map(|kernel| kernel.source.to_string())
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A kernel on trial: calls, what the evaluator gives for them in every way, and what every text gives on a device.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use gpukc_codegen::error::Error as CodegenError;
@@ -104,7 +105,7 @@ struct Trial<'a> {
     kernel: &'a Kernel,
     device: Option<&'a dyn Device>,
     licensed: BTreeSet<ArrayId>,
-    sources: BTreeSet<String>,
+    sources: BTreeSet<Arc<str>>,
     found: Verified,
 }
 

@@ -1,5 +1,6 @@
 //! `gpukc compile`: kernels to CUDA text, PTX or machine code, for one or several architectures.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use gpukc_codegen::facts::Facts as Known;
@@ -15,6 +16,7 @@ use gpukc_runtime::nvrtc::Form;
 use crate::args::{Compile, Emit, Format, Stage};
 use crate::failure::Failure;
 use crate::load::{self, Loaded};
+use crate::progress::Progress;
 use crate::{inputs, output, pipeline, project, report};
 
 /// A file to write, by its name below the folder.
@@ -30,6 +32,8 @@ struct Job<'a> {
     kernels: Vec<(&'a Kernel, Known)>,
     line_info: bool,
     compiler: Compiler,
+    /// A step for each compilation.
+    progress: RefCell<Progress>,
 }
 
 pub fn run(args: &Compile) -> Result<(), Failure> {
@@ -46,7 +50,18 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
         emit.iter().any(|emit| matches!(emit, Emit::Ptx | Emit::Cubin | Emit::Fatbin)) && args.stop_after != Some(Stage::Cuda);
     let targets = targets(&args.arch, needs_nvrtc)?;
     let stem = stem(&args.file, &args.kernel);
-    let job = Job { loaded: &loaded, kernels, line_info: args.line_info, compiler: Compiler::new(Cache::from_environment()) };
+    let binaries = |&emit: &Emit| match emit {
+        Emit::Ptx | Emit::Cubin => targets.len(),
+        Emit::Fatbin => targets.len() + 1,
+        Emit::Cuda | Emit::Project | Emit::Plan => 0,
+    };
+    let job = Job {
+        loaded: &loaded,
+        kernels,
+        line_info: args.line_info,
+        compiler: Compiler::new(Cache::from_environment()),
+        progress: Progress::patient(emit.iter().map(binaries).sum()).into(),
+    };
     let mut products = Vec::new();
     for &target in &targets {
         // Text for one architecture needs no name of it; machine code always says what it is for.
@@ -162,7 +177,9 @@ impl Job<'_> {
     /// The text of all kernels.
     fn cuda(&self, target: Target) -> Result<Vec<Cuda>, Failure> {
         let all = pipeline::cuda_file(&self.loaded.program, &self.kernels, target, self.line_info, &self.loaded.source)?;
-        all.iter().for_each(|cuda| report::keep("kernel.cu", &cuda.source));
+        if let Some(cuda) = all.first() {
+            report::keep("kernel.cu", &cuda.source);
+        }
         Ok(all)
     }
 
@@ -171,11 +188,17 @@ impl Job<'_> {
         let all = self.cuda(target)?;
         let cuda = all.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
         let extra: &[String] = if self.line_info { &["--generate-line-info".to_owned()] } else { &[] };
+        let mut progress = self.progress.borrow_mut();
+        progress.begin(&format!("{} for {target}", self.loaded.source.name()));
         let mut binary = pipeline::compile(&self.compiler, cuda, target, wanted, extra)?;
-        if wanted == Wanted::Binary && binary.form == Form::Ptx {
-            let architecture = &binary.architecture;
-            output::note(&format!("note: this NVRTC does not know {target}; wrote PTX for {architecture} instead"));
-        }
+        progress.end();
+        progress.pause(|| {
+            pipeline::warn(&binary);
+            if wanted == Wanted::Binary && binary.form == Form::Ptx {
+                let architecture = &binary.architecture;
+                output::note(&format!("note: this NVRTC does not know {target}; wrote PTX for {architecture} instead"));
+            }
+        });
         // The driver wants the zero at its end, files don't.
         while binary.form == Form::Ptx && binary.image.last() == Some(&0) {
             binary.image.pop();
@@ -197,7 +220,7 @@ impl Job<'_> {
             Emit::Cubin => Wanted::Binary,
             Emit::Cuda | Emit::Fatbin | Emit::Project => {
                 let first = self.cuda(target)?.into_iter().next();
-                return first.map(|cuda| text("cu", cuda.source)).ok_or_else(|| Failure::bug("no text for some kernels"));
+                return first.map(|cuda| text("cu", cuda.source.to_string())).ok_or_else(|| Failure::bug("no text for some kernels"));
             }
         };
         let binary = self.binary(target, wanted)?;
@@ -235,6 +258,9 @@ impl Job<'_> {
 }
 
 fn write(folder: &Path, products: &[Product]) -> Result<(), Failure> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(Failure::input(format!("{} is no folder", folder.display())));
+    }
     for product in products {
         let path = folder.join(&product.name);
         if let Some(parent) = path.parent() {

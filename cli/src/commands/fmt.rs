@@ -10,17 +10,22 @@ use crate::args::{Fmt, Format};
 use crate::failure::Failure;
 use crate::load::{self, Text};
 use crate::output;
+use crate::progress::Progress;
 
 /// Every file is treated, whatever becomes of those before it.
 pub fn run(args: &Fmt) -> Result<(), Failure> {
     let mut changes = 0;
     let mut failed: Option<Failure> = None;
+    let mut progress = Progress::patient(args.files.len());
     for path in &args.files {
-        match file(path, args.check) {
+        progress.begin(&path.display().to_string());
+        match progress.pause(|| file(path, args.check)) {
             Ok(changed) => changes += usize::from(changed),
-            Err(failure) => drop(failed.replace(failure).map(Failure::tell)),
+            Err(failure) => drop(failed.replace(failure).map(|failure| progress.pause(|| failure.tell()))),
         }
+        progress.end();
     }
+    drop(progress);
     match failed {
         Some(failure) => Err(failure),
         None if args.check && changes > 0 => {

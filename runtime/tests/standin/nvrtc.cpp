@@ -6,12 +6,15 @@
 //   STANDIN_NVRTC        its version, 13.0
 //   STANDIN_ARCHITECTURES  what it compiles for, "75 80 86 89 90 100 120"
 //   STANDIN_NVRTC_FAIL   "builtins": compiling fails for want of them; "reject": it fails with a message; "memory": out of memory
+//   STANDIN_NVRTC_SLEEP  how long compiling takes, in milliseconds
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -86,6 +89,7 @@ int nvrtcDestroyProgram(Program **program) {
 
 int nvrtcCompileProgram(Program *program, int count, const char *const *options) {
     say("nvrtcCompileProgram");
+    std::this_thread::sleep_for(std::chrono::milliseconds(atoi(setting("STANDIN_NVRTC_SLEEP", "0").c_str())));
     std::string failure = setting("STANDIN_NVRTC_FAIL", ""), architecture;
     if (failure == "builtins") return BUILTIN_OPERATION_FAILURE;
     if (failure == "memory") return OUT_OF_MEMORY;
