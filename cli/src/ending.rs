@@ -73,10 +73,10 @@ pub fn on_interrupt() {
 
 /// Ends the command after some seconds, whatever it is doing.
 pub fn after(seconds: f64) -> Result<(), Failure> {
-    let limit = Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--timeout {seconds} is no time")))?;
+    let limit = Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--timeout {seconds:?} is no time")))?;
     let timer = std::thread::Builder::new().name("timeout".into()).spawn(move || {
         std::thread::sleep(limit);
-        output::note(&format!("{} no answer within {seconds} s (--timeout)", output::red("error:")));
+        output::note(&format!("{} no answer within {seconds:?} s (--timeout)", output::red("error:")));
         end(4)
     });
     timer.map(drop).map_err(|error| Failure::environment(format!("no thread for --timeout: {error}"), None))

@@ -85,5 +85,9 @@ fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
         // What the user's mask leaves of it, as for any file.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(folder)
+    // Its error names the temporary file, which is nobody's business.
+    builder.tempfile_in(folder).map_err(|error| {
+        let text = error.to_string();
+        io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
+    })
 }

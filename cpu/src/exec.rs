@@ -15,6 +15,15 @@ pub enum Failure {
     OutOfRange { span: Span, array: usize, index: i64, axis: usize, extent: i64 },
     /// Lanes have so different numbers of terms that they are better evaluated one by one.
     Skewed,
+    /// No memory for the terms of a scan.
+    Memory { bytes: u128 },
+}
+
+/// Room for so many values.
+pub fn room<T>(count: i64) -> Result<Vec<T>, Failure> {
+    let mut values = Vec::new();
+    let failure = || Failure::Memory { bytes: count.max(0) as u128 * size_of::<T>() as u128 };
+    values.try_reserve_exact(usize::try_from(count.max(0)).unwrap_or(usize::MAX)).map(|()| values).map_err(|_| failure())
 }
 
 /// What workers share.

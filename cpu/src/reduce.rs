@@ -6,7 +6,7 @@ use gpukc_dsl::types::{Reducer, Type};
 use pulp::NullaryFnOnce;
 
 use crate::code::{Len, OrderCode, ReduceCode, ReduceFn};
-use crate::exec::{Failure, Machine, fill_flat, fill_index, run};
+use crate::exec::{Failure, Machine, fill_flat, fill_index, room, run};
 use crate::frame::{Frame, Lane};
 use crate::ops::{self, Number, Tag, Unsupported};
 use crate::par;
@@ -649,6 +649,7 @@ fn lanes_scan<C: Combine>(
     forward: bool,
     out: &mut [C::Acc],
 ) -> Result<(), Failure> {
+    drop(room::<C::Acc>(terms.total.saturating_mul(out.len() as i64))?);
     let mut columns: Vec<Vec<C::Acc>> = Vec::new();
     for t in 0..terms.total {
         term(machine, frame, code, terms, t)?;
@@ -734,7 +735,8 @@ fn row_parts<C: Combine, const FUSED: bool>(
     length: i64,
     parts: std::ops::Range<i64>,
 ) -> Result<Vec<C::Acc>, Failure> {
-    let mut values = Vec::with_capacity((parts.end - parts.start) as usize);
+    // Not all of them at once: more terms than can ever be evaluated are no more than a loop that does not end.
+    let mut values = Vec::with_capacity((parts.end - parts.start).min(1 << 16) as usize);
     let chain = matches!(code.order, OrderCode::Sharing(_));
     for part in parts {
         let from = part * length;
@@ -781,7 +783,7 @@ fn row<C: Combine, const FUSED: bool>(machine: &Machine, frame: &mut Frame, code
     if !masked_out(frame, code) {
         let (lens, total) = uniform_lens(frame, code);
         if let OrderCode::Scan { forward } = code.order {
-            let mut values = Vec::new();
+            let mut values = room(total)?;
             along(machine, frame, code, &lens, 0, total, &mut |frame, _| {
                 values.extend((0..frame.n).map(|lane| kept::<C>(frame, code, lane)));
             })?;

@@ -236,6 +236,9 @@ fn run_here(
         Stop::Failure(Failure::OutOfRange { span, array, index, axis, extent }) => {
             RunError::OutOfRange { kernel: kernel_name.clone(), span, array: name(array), index, axis, extent }
         }
+        Stop::Failure(Failure::Memory { bytes }) => {
+            RunError::Memory { kernel: kernel_name.clone(), array: "the terms of a scan".into(), bytes }
+        }
         Stop::Failure(Failure::Skewed) => RunError::Unsupported { kernel: kernel_name.clone(), what: "ragged lanes".into() },
         Stop::Memory(array, bytes) => RunError::Memory { kernel: kernel_name.clone(), array: name(array), bytes },
         Stop::Unsupported(what) => RunError::Unsupported { kernel: kernel_name.clone(), what },

@@ -183,7 +183,7 @@ impl Sweep<'_> {
             let (from, to) = groups[group];
             let mut frame = shared.clone();
             let mut values = vec![C::identity(); BLOCK as usize];
-            let mut totals = Vec::with_capacity((to - from) as usize);
+            let mut totals = Vec::with_capacity((to - from).min(1 << 16) as usize);
             for b in from..to {
                 totals.push(self.block::<C>(machine, &mut frame, count, b, C::identity(), &mut values)?);
             }
@@ -231,7 +231,7 @@ impl Sweep<'_> {
         for (row, out) in out.chunks_mut(self.extent as usize).enumerate() {
             let count = self.enter(machine, &mut frame, row as i64)?;
             let first = self.first(count);
-            let mut terms: Vec<(bool, T::E)> = Vec::with_capacity(count.max(0) as usize);
+            let mut terms: Vec<(bool, T::E)> = exec::room(count)?;
             let step = self.step;
             self.terms(machine, &mut frame, 0, count, &mut |frame, _| {
                 let value = frame.get::<T::E>(step.value.index);
@@ -242,7 +242,7 @@ impl Sweep<'_> {
                 }
             })?;
             // The best term up to each, in the scan's direction; where values tie, the smallest index.
-            let mut best = Vec::with_capacity(terms.len());
+            let mut best = exec::room(count)?;
             let mut found: (i64, T::E) = (-1, T::LEAST);
             for k in 0..count {
                 let at = if self.forward { k } else { count - 1 - k };

@@ -147,6 +147,12 @@ pub fn bind(kernel: &Kernel, arguments: &[CallArgument]) -> Result<Bindings, Cal
         let mut extents = Vec::with_capacity(array.rank());
         for (axis, &shape) in array.shape.iter().enumerate() {
             let extent = integer(kernel, &bindings, shape);
+            // What is proved of extents holds for integers that do not wrap.
+            if evaluate(kernel, &bindings, shape) != value_in(&kernel.exprs, &bindings, shape, true) {
+                let (text, values) = (unparse(kernel, shape), values(kernel, &bindings, shape));
+                let message = format!("axis {axis} of {} leaves the 64-bit integers: {text} ({values})", array.name);
+                return Err(fail(message, Some(array.span)));
+            }
             if let Some(given) = given[id.index()] {
                 if given[axis] != extent {
                     return Err(fail(mismatch(kernel, &bindings, id, axis, given[axis], extent), Some(array.span)));

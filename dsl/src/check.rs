@@ -20,7 +20,6 @@ mod operators;
 mod order;
 mod ranges;
 mod reduce;
-mod regions;
 mod statement;
 mod unknown;
 mod visit;

@@ -26,6 +26,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     }
     let kernel = loaded.kernel(args.kernel.as_deref())?;
     let outputs = outputs(kernel, &args.outputs)?;
+    let files: Vec<&Path> = outputs.iter().map(|(_, path)| path.as_path()).chain(args.stats.as_deref()).collect();
+    distinct(&files)?;
     let made = Instant::now();
     let inputs = inputs::take(kernel, &args.inputs, &loaded.source)?;
     stats.time("inputs", made.elapsed());
@@ -83,6 +85,24 @@ fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize, PathBuf)>,
         outputs.push((at, file.into()));
     }
     Ok(outputs)
+}
+
+/// Each file holds one thing. Devices and pipes take any number.
+fn distinct(files: &[&Path]) -> Result<(), Failure> {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        path.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(path.file_name()?)))
+    };
+    let plain = |path: &&&Path| path.metadata().map_or(true, |data| data.is_file());
+    let mut seen = Vec::new();
+    for path in files.iter().filter(plain) {
+        let place = place(path).unwrap_or_else(|| path.to_path_buf());
+        if seen.contains(&place) {
+            return Err(Failure::usage(format!("{} is to be written twice", path.display())));
+        }
+        seen.push(place);
+    }
+    Ok(())
 }
 
 /// Writes the files asked for; without any, a summary.

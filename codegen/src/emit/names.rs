@@ -4,6 +4,7 @@
 //! an underscore or a number.
 
 use std::collections::HashSet;
+use std::sync::OnceLock;
 
 use crate::emit::library;
 
@@ -67,9 +68,10 @@ impl Namer {
 fn is_reserved(name: &str) -> bool {
     const PREFIXES: [&str; 10] = ["atomic", "cuda", "cu", "nv", "CUDA", "FP_", "M_", "MAP_", "PROT_", "NV"];
     let continues = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
-    has(&[KEYWORDS, CUDA, MACROS, CALLED], name)
+    static WORDS: OnceLock<HashSet<&str>> = OnceLock::new();
+    let words = || [KEYWORDS, CUDA, MACROS, CALLED].into_iter().flat_map(str::split_ascii_whitespace);
+    WORDS.get_or_init(|| words().chain(library::helper_names()).collect()).contains(name)
         || name.strip_suffix('f').is_some_and(|name| has(&[CALLED], name))
-        || library::is_helper(name)
         || is_vector_type(name)
         || PREFIXES.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(continues))
         || ["_MAX", "_MIN"].iter().any(|suffix| name.ends_with(suffix))

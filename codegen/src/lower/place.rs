@@ -46,6 +46,8 @@ pub fn place(kernel: &Kernel, _facts: &Facts, groups: &[Group]) -> Places {
     let mut places = BTreeMap::new();
     let mut costs: BTreeMap<ArrayId, u32> = BTreeMap::new();
     let mut scratch = 0;
+    let uses = uses(kernel);
+    let defined = definitions(kernel);
     for group in groups {
         for &number in &group.statements {
             let statement = &kernel.statements[number];
@@ -53,12 +55,14 @@ pub fn place(kernel: &Kernel, _facts: &Facts, groups: &[Group]) -> Places {
             if kernel.arrays[array].role != Role::Let || places.contains_key(&array) {
                 continue;
             }
-            let uses = uses(kernel, array);
+            let uses = uses.get(&array).map_or(&[][..], Vec::as_slice);
+            let once = defined.get(&array) == Some(&1);
             let place = if group.schedule == Schedule::Rows && uses.iter().all(|u| group.statements.contains(&u.statement)) {
                 Place::OnChip
             } else if group.schedule != Schedule::Rows
+                && once
                 && is_inlinable(kernel, number)
-                && is_worth_inlining(kernel, number, &uses, &mut costs)
+                && is_worth_inlining(kernel, number, uses, &mut costs)
             {
                 Place::Inline(number)
             } else {
@@ -79,17 +83,25 @@ struct Use {
     shared: bool,
 }
 
-fn uses(kernel: &Kernel, array: ArrayId) -> Vec<Use> {
-    let mut uses = Vec::new();
+/// How many statements define each array.
+fn definitions(kernel: &Kernel) -> BTreeMap<ArrayId, usize> {
+    let mut counts = BTreeMap::new();
+    kernel.statements.iter().for_each(|statement| *counts.entry(statement.array).or_default() += 1);
+    counts
+}
+
+/// Where each array is read.
+fn uses(kernel: &Kernel) -> BTreeMap<ArrayId, Vec<Use>> {
+    let mut uses: BTreeMap<ArrayId, Vec<Use>> = BTreeMap::new();
     for (number, statement) in kernel.statements.iter().enumerate() {
         let roots = statement.subscripts.iter().map(|s| s.index).chain([statement.value]);
         let mut stack: Vec<_> = roots.map(|id| (id, false)).collect();
         while let Some((id, shared)) = stack.pop() {
             let mut below = shared;
             match &kernel.exprs[id].kind {
-                ExprKind::Read { array: read, subscripts } if *read == array => {
+                ExprKind::Read { array, subscripts } => {
                     let plain = subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed));
-                    uses.push(Use { statement: number, plain, shared });
+                    uses.entry(*array).or_default().push(Use { statement: number, plain, shared });
                 }
                 ExprKind::Reduce(reduce) => below |= matches!(reduce.order, Order::Sharing(_) | Order::Scan(_)),
                 _ => {}
@@ -100,12 +112,10 @@ fn uses(kernel: &Kernel, array: ArrayId) -> Vec<Use> {
     uses
 }
 
-/// Whether computing the `let` of statement `number` where it is read means the same.
+/// Whether computing the `let` of statement `number`, the only one of its array, where it is read means the same.
 fn is_inlinable(kernel: &Kernel, number: usize) -> bool {
     let statement = &kernel.statements[number];
-    let defined_once = kernel.statements.iter().filter(|s| s.array == statement.array).count() == 1;
     statement.kind == StatementKind::Define
-        && defined_once
         && statement.subscripts.len() == statement.variables.len()
         && statement.subscripts.iter().all(|s| matches!(kernel.exprs[s.index].kind, ExprKind::Variable(_)))
         && !walk::has_reduction(kernel, statement.value)

@@ -13,8 +13,8 @@ use crate::prover::{self, Truth};
 use crate::source::Span;
 use crate::types::{BinaryOp, Type};
 
-/// The most statements of a kernel that calls others.
-const MOST_STATEMENTS: usize = 4096;
+/// The most statements of a kernel, those of the kernels that it calls included.
+pub(crate) const MOST_STATEMENTS: usize = 4096;
 
 /// What stands for what in the caller.
 struct Substitution {

@@ -1,6 +1,7 @@
 //! Items of a file: which there are, in what order they are checked, and what is known of those that have been.
 
 use super::lower::{Lower, Place};
+use super::names::{Binding, Entry};
 use super::visit;
 use crate::ast::{self, ExprKind as Ast};
 use crate::call::{Bindings, evaluate};
@@ -13,8 +14,6 @@ use std::collections::HashMap;
 /// A `const`; no value if it is in error.
 #[derive(Debug)]
 pub(crate) struct ConstantItem {
-    pub(crate) name: String,
-    pub(crate) span: Span,
     pub(crate) value: Option<(Type, Literal)>,
 }
 
@@ -33,6 +32,7 @@ pub(crate) struct Items {
     /// Whether this is a text of the project's own, which may call internal functions.
     pub(crate) library: bool,
     pub(crate) constants: Vec<ConstantItem>,
+    pub(crate) constant_names: HashMap<String, Entry>,
     pub(crate) functions: Vec<FunctionItem>,
     pub(crate) function_names: HashMap<String, usize>,
     pub(crate) kernel_names: HashMap<String, usize>,
@@ -103,7 +103,9 @@ impl Session<'_> {
         let edges: Vec<Vec<usize>> = lists.constants.iter().map(|constant| uses(&[&constant.value], &names, By::Name)).collect();
         for constant in &lists.constants {
             let (name, span) = (constant.name.text.clone(), constant.name.span);
-            self.items.constants.push(ConstantItem { name, span, value: None });
+            let binding = Binding::Constant(self.items.constants.len());
+            self.items.constant_names.insert(name, Entry { binding, span });
+            self.items.constants.push(ConstantItem { value: None });
         }
         for index in self.order(&edges, |i| (&lists.constants[i].name, "constant")) {
             let constant = lists.constants[index];
@@ -157,8 +159,7 @@ impl Session<'_> {
         }
         // A function or a built-in of that name is what a call in an expression means.
         let is_function = |name: &str| {
-            Builtin::from_name(name).is_some_and(|builtin| !builtin.is_internal())
-                || lists.functions.iter().any(|f| f.name.text == name)
+            Builtin::from_name(name).is_some_and(|builtin| !builtin.is_internal()) || self.items.function_names.contains_key(name)
         };
         let kernels = lists.kernels.iter().enumerate().map(|(i, kernel)| (kernel.name.text.as_str(), i));
         let names: HashMap<&str, usize> = kernels.filter(|(name, _)| !is_function(name)).collect();

@@ -2,6 +2,7 @@
 
 use super::define::Defined;
 use super::infer::Ty;
+use super::inline::MOST_STATEMENTS;
 use super::lower::{Lower, Place};
 use super::names::Binding;
 use crate::ast;
@@ -15,6 +16,8 @@ use crate::types::Type;
 
 /// The most dimensions of an array.
 pub(crate) const MAX_RANK: usize = 8;
+/// The most parameters of a kernel, about what a launch can pass; and the most results, and conditions.
+const MOST_PARAMETERS: usize = 1024;
 
 impl Lower<'_> {
     /// Checks a kernel.
@@ -22,6 +25,9 @@ impl Lower<'_> {
         self.kernel.name = k.name.text.clone();
         self.kernel.doc = k.doc.clone();
         self.kernel.span = k.name.span;
+        if let Some(problem) = too_long(k) {
+            return (None, vec![problem]);
+        }
         let licences = self.attributes(&k.attributes);
         self.kernel.attributes = licences.attributes.clone();
         self.parameters(&k.parameters);
@@ -41,7 +47,6 @@ impl Lower<'_> {
         }
         if !self.failed_since(0) && !self.poisoned {
             self.check_results();
-            self.take_joined();
         }
         let failed = self.failed_since(0) || self.poisoned;
         if cfg!(debug_assertions) && !failed {
@@ -287,6 +292,20 @@ impl Lower<'_> {
         let left = left_side(&array.name, array.rank());
         problem.suggest_edits("define the result by a statement", vec![(start, format!("{left} = ")), (end, ";".into())])
     }
+}
+
+/// A kernel with more of something than the compiler takes.
+fn too_long(k: &ast::Kernel) -> Option<Diagnostic> {
+    let results = if let ast::Results::Named(results) = &k.results { results.as_slice() } else { &[] };
+    let one_too_many = [
+        (MOST_PARAMETERS, "parameters", k.parameters.get(MOST_PARAMETERS).map(|parameter| parameter.name.span)),
+        (MOST_PARAMETERS, "results", results.get(MOST_PARAMETERS).map(|result| result.name.span)),
+        (MOST_PARAMETERS, "conditions", k.conditions.get(MOST_PARAMETERS).map(|condition| condition.span)),
+        (MOST_STATEMENTS, "statements", k.statements.get(MOST_STATEMENTS).map(|statement| statement.span)),
+    ];
+    let (most, what, span) = one_too_many.into_iter().find_map(|(most, what, span)| Some((most, what, span?)))?;
+    let message = format!("this kernel has more than {most} {what}, which is a limit of the compiler");
+    Some(Diagnostic::error(codes::LENGTH, span, message, "one too many").help("divide it into several kernels"))
 }
 
 /// Names for index variables in suggestions.

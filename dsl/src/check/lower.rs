@@ -40,7 +40,7 @@ pub(crate) struct Lower<'c> {
     pub(crate) source: &'c Source,
     pub(crate) problems: Vec<Diagnostic>,
     pub(crate) place: Place,
-    pub(crate) names: Names,
+    pub(crate) names: Names<'c>,
     pub(crate) infer: Infer,
     /// Dims, scalars, arrays, variables and expressions; a function uses only the expressions.
     pub(crate) kernel: Kernel,
@@ -80,24 +80,16 @@ pub(crate) struct Lower<'c> {
     pub(crate) unknown: std::collections::BTreeSet<String>,
     /// What each array of the kernel is defined by, while it is checked.
     pub(crate) defined: Vec<super::define::Defined>,
-    /// Definitions that stand for several.
-    pub(crate) joined: Vec<super::regions::Joined>,
-    /// Whether a range may depend on variables that stand before it on the left side.
-    pub(crate) earlier_known: bool,
 }
 
 impl<'c> Lower<'c> {
     pub(crate) fn new(items: &'c Items, source: &'c Source, place: Place) -> Self {
-        let mut names = Names::default();
-        for (index, constant) in items.constants.iter().enumerate() {
-            names.bind(&constant.name, Binding::Constant(index), constant.span);
-        }
         Lower {
             items,
             source,
             problems: Vec::new(),
             place,
-            names,
+            names: Names::new(&items.constant_names),
             infer: Infer::default(),
             kernel: Kernel::default(),
             tys: Vec::new(),
@@ -120,8 +112,6 @@ impl<'c> Lower<'c> {
             poisoned: false,
             unknown: std::collections::BTreeSet::new(),
             defined: Vec::new(),
-            joined: Vec::new(),
-            earlier_known: false,
         }
     }
 

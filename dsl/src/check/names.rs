@@ -42,15 +42,26 @@ pub(crate) struct Entry {
 }
 
 /// Names in scope; an inner scope is undone by [`Names::leave`].
-#[derive(Debug, Default)]
-pub(crate) struct Names {
+#[derive(Debug)]
+pub(crate) struct Names<'c> {
+    /// Those that every scope of the file has.
+    outer: &'c HashMap<String, Entry>,
     table: HashMap<String, Vec<Entry>>,
     order: Vec<String>,
 }
 
-impl Names {
+impl<'c> Names<'c> {
+    /// Nothing is bound but what every scope has.
+    pub(crate) fn new(outer: &'c HashMap<String, Entry>) -> Self {
+        Names { outer, table: HashMap::new(), order: Vec::new() }
+    }
+
     /// The innermost binding of a name.
     pub(crate) fn find(&self, name: &str) -> Option<Entry> {
+        self.inner(name).or_else(|| self.outer.get(name).copied())
+    }
+
+    fn inner(&self, name: &str) -> Option<Entry> {
         self.table.get(name).and_then(|entries| entries.last()).copied()
     }
 
@@ -77,7 +88,9 @@ impl Names {
 
     /// All names in scope.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, Binding)> {
-        self.table.iter().filter_map(|(name, entries)| Some((name.as_str(), entries.last()?.binding)))
+        let inner = self.table.iter().filter_map(|(name, entries)| Some((name.as_str(), entries.last()?.binding)));
+        let outer = self.outer.iter().map(|(name, entry)| (name.as_str(), entry.binding));
+        inner.chain(outer.filter(|(name, _)| self.inner(name).is_none()))
     }
 }
 

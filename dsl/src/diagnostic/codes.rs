@@ -49,8 +49,8 @@ codes! {
         => "/* one /* two */ */\nconst N: i64 = 3;";
     NESTING = 6, "nested too deeply",
         "Brackets, blocks, reductions and comments may stand 256 deep in one another, and so many signs or casts in a row. Name a part with `let`.";
-    LENGTH = 7, "expression too long",
-        "An expression may hold 4,096 operators in a row. Name parts of it with `let`, or write a reduction.";
+    LENGTH = 7, "expression or kernel too long",
+        "An expression may hold 4,096 operators in a row: name parts of it with `let`, or write a reduction. A kernel may have 4,096 statements, and 1,024 parameters, results and conditions each.";
     CHAIN = 8, "comparisons in a row",
         "Comparisons do not chain: compare twice and join with `&&`.",
         "kernel f(x: f32[n]) -> y: bool[n] { y[i] = 0.0 < x[i] < 1.0; }"
