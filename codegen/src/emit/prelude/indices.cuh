@@ -3,8 +3,9 @@ template <class T> __device__ __forceinline__ T clamp_index(T index, T extent) {
     return index < 0 ? 0 : index < extent ? index : extent - 1;
 }
 
-// The index modulo an extent.
+// The index modulo an extent; 0 where there is nothing, which is out of range.
 template <class T> __device__ __forceinline__ T wrap_index(T index, T extent) {
+    if (extent == 0) return 0;
     T rest = index % extent;
     return rest < 0 ? rest + extent : rest;
 }
@@ -23,6 +24,7 @@ template <class T> __device__ __forceinline__ T mirror_index(T index, T extent) 
 
 // The index reflected at both ends of an extent, the edge repeated: 1 0 | 0 1 2 3 | 3 2.
 template <class T> __device__ __forceinline__ T symmetric_index(T index, T extent) {
+    if (extent == 0) return 0;
     T turn = index / extent, rest = index % extent;
     if (rest < 0) {
         turn -= 1;
