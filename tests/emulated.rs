@@ -2,7 +2,7 @@
 //! `tests/cases` and `tests/emulated`, each with calls that are empty, one, odd, and just past the tiles of the schedules.
 //!
 //! For each call: the general text with arrays at any address, and the text for the call; for the calls that the header names
-//! also the call's text with 64-bit indices. Pages guard the arrays; `GPUKC_EMULATE=address` watches every access and C++'s undefined
+//! also the call's text with 64-bit indices; and all of these in the place of each parameter that the result may take the place of. Pages guard the arrays; `GPUKC_EMULATE=address` watches every access and C++'s undefined
 //! arithmetic, which takes several times as long, and `GPUKC_EMULATE=thread` looks for races, on fewer sizes.
 
 mod common;
@@ -17,7 +17,7 @@ use common::{Case, Setting, TARGET, files, values};
 use gpukc::codegen::{self, facts::Facts, kernel::Kernel as Text, target::Target};
 use gpukc::cpu::{Argument, Options, RunError, Tensor};
 use gpukc::dsl::call::Bindings;
-use gpukc::dsl::program::{Kernel, Parameter, Program};
+use gpukc::dsl::program::{ArrayId, Kernel, Parameter, Program, in_place};
 use gpukc_emulate::{Call, Emulator, Error, Mode};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -129,6 +129,7 @@ fn varied(base: &Setting, names: &[&str], extents: &[i64]) -> Setting {
 struct Prepared {
     what: String,
     text: Arc<Text>,
+    in_place: Option<ArrayId>,
     aligned: bool,
     input: usize,
 }
@@ -142,6 +143,7 @@ struct Input {
 fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed> {
     let program = case.program();
     let kernel = case.kernel(&program);
+    let places: Vec<Option<ArrayId>> = std::iter::once(None).chain(in_place::in_place(kernel).into_iter().map(Some)).collect();
     let mut texts: Vec<Arc<Text>> = Vec::new();
     let mut inputs = Vec::new();
     let mut prepared = Vec::new();
@@ -167,8 +169,9 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
         if named {
             variants.push(("call's 64-bit", TARGET, Facts { narrow: false, aligned: false, ..call }));
         }
-        for (what, target, facts) in variants {
-            let text = match codegen::compile(&program, kernel, target, &facts) {
+        let each = |variant| places.iter().map(move |place| (variant, *place));
+        for ((what, target, facts), in_place) in variants.iter().flat_map(each) {
+            let text = match compile(&program, kernel, *target, facts, in_place) {
                 Ok(text) => text,
                 Err(codegen::error::Error::Limit { .. }) if case.plan.contains_key("limit") => continue,
                 Err(error) => return Err(format!("{}: {error}", setting.text).into()),
@@ -178,7 +181,7 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
             if !named && asks > THREADS {
                 continue;
             }
-            if target == CLUSTERS && known.is_some() {
+            if *target == CLUSTERS && known.is_some() {
                 continue;
             }
             // Equal texts may have unequal contracts.
@@ -187,8 +190,9 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
                 _ => Arc::new(text),
             };
             texts.push(text.clone());
-            let what = format!("{}, the {what} text", setting.text);
-            prepared.push(Prepared { what, text, aligned: facts.aligned, input: inputs.len() });
+            let place = in_place.map_or(String::new(), |id| format!(" in place of `{}`", kernel.arrays[id].name));
+            let what = format!("{}, the {what} text{place}", setting.text);
+            prepared.push(Prepared { what, text, in_place, aligned: facts.aligned, input: inputs.len() });
         }
         inputs.push(Input { bindings, arrays, expected });
     }
@@ -203,6 +207,7 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
             kernel,
             bindings: &input.bindings,
             inputs: input.arrays.iter().map(Tensor::bytes).collect(),
+            in_place: prepared.in_place,
             aligned: prepared.aligned,
             order: number as u64 % 4,
         });
@@ -218,6 +223,19 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
         return Ok(());
     }
     Err(format!("{} of {} calls:\n{}", wrong.len(), prepared.len(), wrong[..wrong.len().min(4)].join("\n")).into())
+}
+
+fn compile(
+    program: &Program,
+    kernel: &Kernel,
+    target: Target,
+    facts: &Facts,
+    in_place: Option<ArrayId>,
+) -> Result<Text, codegen::error::Error> {
+    match (in_place, kernel.results.as_slice()) {
+        (Some(parameter), &[result]) => codegen::compile_in_place(program, kernel, target, facts, parameter, result),
+        _ => codegen::compile(program, kernel, target, facts),
+    }
 }
 
 fn evaluate(program: &Program, kernel: &Kernel, bindings: &Bindings, arrays: &[Tensor]) -> Result<Vec<Tensor>, RunError> {

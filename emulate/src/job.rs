@@ -96,9 +96,10 @@ fn encode_buffers(call: &Call, out: &mut Writer) -> Result<Buffers, Error> {
     if parameters.len() != call.inputs.len() {
         return Err(Error::Tool(format!("{} inputs for {} parameters", call.inputs.len(), parameters.len())));
     }
-    out.word((parameters.len() + kernel.results.len() + call.text.scratch.len() + 1) as u64);
+    let results = if call.in_place.is_some() { &[][..] } else { &kernel.results };
+    out.word((parameters.len() + results.len() + call.text.scratch.len() + 1) as u64);
     let mut arrays = Vec::new();
-    for (place, &id) in parameters.iter().chain(&kernel.results).enumerate() {
+    for (place, &id) in parameters.iter().chain(results).enumerate() {
         let element = kernel.arrays[id].element.size() as u64;
         let bytes = bytes_of(call, id)?;
         let further = if call.aligned { 0 } else { element * (1 + place as u64 % 3) };
@@ -108,12 +109,19 @@ fn encode_buffers(call: &Call, out: &mut Writer) -> Result<Buffers, Error> {
                 return Err(Error::Tool(format!("`{}` has {} bytes instead of {bytes}", kernel.arrays[id].name, input.len())));
             }
             Some(input) => {
-                out.buffer(bytes, offset, GIVEN, false);
+                out.buffer(bytes, offset, GIVEN, call.in_place == Some(id));
                 out.0.extend(*input);
             }
             None => out.buffer(bytes, offset, UNTOUCHED, true),
         }
         arrays.push((id, place as u64));
+    }
+    let buffers = arrays.len() as u64;
+    let shared = arrays.iter().find(|(id, _)| call.in_place == Some(*id)).map(|(_, place)| *place);
+    if let (Some(place), &[result]) = (shared, kernel.results.as_slice()) {
+        arrays.push((result, place));
+    } else if call.in_place.is_some() {
+        return Err(Error::Tool("in place of what is no parameter, or with several results".into()));
     }
     for scratch in &call.text.scratch {
         let bytes = scratch.bytes.evaluate(call.bindings);
@@ -122,8 +130,7 @@ fn encode_buffers(call: &Call, out: &mut Writer) -> Result<Buffers, Error> {
         out.buffer(bytes, 0, if scratch.zeroed { ZEROS } else { POISON }, false);
     }
     out.buffer(8 * REPORT_WORDS as u64, 0, ZEROS, true);
-    let scratch = arrays.len() as u64;
-    Ok(Buffers { arrays, scratch, report: scratch + call.text.scratch.len() as u64 })
+    Ok(Buffers { arrays, scratch: buffers, report: buffers + call.text.scratch.len() as u64 })
 }
 
 fn bytes_of(call: &Call, id: ArrayId) -> Result<u64, Error> {

@@ -46,6 +46,8 @@ pub struct Call<'a> {
     pub bindings: &'a Bindings,
     /// The bytes of the array parameters, in order.
     pub inputs: Vec<&'a [u8]>,
+    /// The parameter whose memory the only result has, if the text was made so.
+    pub in_place: Option<program::ArrayId>,
     /// Whether arrays start at multiples of 16 bytes; else at multiples of their elements' size only.
     pub aligned: bool,
     /// In which order threads and blocks run: 0 ascending, 1 descending, else shuffled with this seed.
@@ -55,7 +57,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// A call with aligned arrays, in ascending order.
     pub fn new(text: &'a Kernel, kernel: &'a program::Kernel, bindings: &'a Bindings, inputs: &[&'a [u8]]) -> Call<'a> {
-        Call { text, kernel, bindings, inputs: inputs.to_vec(), aligned: true, order: 0 }
+        Call { text, kernel, bindings, inputs: inputs.to_vec(), in_place: None, aligned: true, order: 0 }
     }
 }
 

@@ -110,7 +110,7 @@ fn emulate(emulator: &Emulator, trials: &[(u64, Trial)]) -> Vec<String> {
 
 fn emulated_call<'a>(text: &'a Text, kernel: &'a Kernel, call: &'a draw::Call, order: u64) -> Call<'a> {
     let inputs = call.arrays.iter().map(|array| array.bytes()).collect();
-    Call { text: &text.cuda, kernel, bindings: &call.bindings, inputs, aligned: text.facts.aligned, order }
+    Call { text: &text.cuda, kernel, bindings: &call.bindings, inputs, in_place: None, aligned: text.facts.aligned, order }
 }
 
 fn same(kernel: &Kernel, expected: &Evaluated, found: Result<Vec<Vec<u8>>, Error>) -> Result<(), String> {

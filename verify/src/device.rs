@@ -98,6 +98,7 @@ fn emulated_call<'a>(number: usize, job: &Job<'a>) -> gpukc_emulate::Call<'a> {
         kernel: job.kernel,
         bindings: &job.call.bindings,
         inputs: job.call.arrays.iter().map(|array| array.bytes()).collect(),
+        in_place: None,
         aligned: job.text.facts.aligned,
         order: number as u64 % 4,
     }
