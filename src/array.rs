@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
-use crate::element::Element;
+use crate::element::{Element, defaults};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::untyped::{Extents, Untyped};
@@ -103,7 +103,7 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     /// # Errors
     /// If something has failed that was asked of the device before, an index out of range say.
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
-        let mut values = vec![T::default(); self.len()];
+        let mut values = defaults(self.len())?;
         self.read(&mut values)?;
         Ok(values)
     }
@@ -147,9 +147,9 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     /// # Errors
     /// If the device has no memory left.
     pub fn try_clone(&self) -> Result<Self, Error> {
-        let copy = Self::zeros(self.gpu(), self.shape())?;
-        copy.array.assign(&self.array)?;
-        Ok(copy)
+        let copy = Untyped::unspecified(self.gpu(), self.gpu().stream(), T::TYPE, *self.array.extents())?;
+        copy.assign(&self.array)?;
+        Ok(Self::of(copy))
     }
 
     /// The same elements, row-major, in another shape.
@@ -242,7 +242,7 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
         }
     }
 
-    /// The elements as an array of the crate `ndarray`; waits for what computes them.
+    /// The elements as an array of the crate `ndarray`, of up to 6 dims, as that crate names them; waits for what computes them.
     ///
     /// # Errors
     /// If something has failed that was asked of the device before.
@@ -260,6 +260,18 @@ impl<T: Element, const RANK: usize> fmt::Debug for DeviceArray<T, RANK> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape: Vec<String> = self.shape().iter().map(usize::to_string).collect();
         write!(f, "{}[{}] on {:?}", T::TYPE, shape.join(", "), self.gpu())
+    }
+}
+
+impl<T: Element, const RANK: usize> fmt::Debug for View<'_, T, RANK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl<T: Element, const RANK: usize> fmt::Debug for ViewMut<'_, T, RANK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 

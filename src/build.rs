@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `gpu_kernel!("src/kernels.gk")` then embeds the binaries: machine code for the architectures, and PTX for later ones, each of
-//! the text that serves every shape and alignment. The machine that builds needs NVRTC, and no GPU. Texts that are specialised for
-//! a call's shape, and calls in place, are still compiled where they run, if they are asked for and NVRTC is there.
+//! the text that serves every shape and alignment, and of those for calls in place. The machine that builds needs NVRTC, and no
+//! GPU; the one that runs the program needs the driver only.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,9 @@ use crate::codegen::facts::Facts;
 use crate::codegen::target::Target;
 use crate::dsl::diagnostic::render;
 use crate::dsl::program::Program;
+use crate::dsl::program::in_place::in_place;
 use crate::dsl::source::Source;
+use crate::kernel::compile;
 use crate::runtime::cache::Cache;
 use crate::runtime::compile::{Compiler, Wanted};
 
@@ -82,6 +84,7 @@ impl Files {
         for file in &self.files {
             println!("cargo::rerun-if-changed={}", file.display());
         }
+        println!("cargo::rerun-if-env-changed=GPUKC_NVRTC");
         self.compile_in(&folder, &out)
     }
 
@@ -126,8 +129,8 @@ impl Files {
 fn entries(source: &Source, program: &Program, (target, oldest): (Target, bool), compiler: &Compiler) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     for kernel in &program.kernels {
-        let mut add = |target: Target, wanted| {
-            let cuda = crate::codegen::compile(program, kernel, target, &Facts::default());
+        let mut add = |target: Target, wanted, in_place| {
+            let cuda = compile(program, kernel, target, &Facts::default(), in_place);
             let cuda = cuda.map_err(|error| Error(format!("{}: kernel `{}`: {error}", source.name(), kernel.name)))?;
             let compiled = compiler.compile(&cuda.source, &kernel.name, target, wanted, &[]);
             let binary = compiled.map_err(|error| Error(format!("{error}\n  help: {}", error.help())))?;
@@ -139,10 +142,14 @@ fn entries(source: &Source, program: &Program, (target, oldest): (Target, bool),
             }
             Ok(())
         };
-        add(target, Wanted::Binary)?;
-        if oldest {
-            // PTX of architecture-specific code would not run on later ones.
-            add(Target { specific: false, ..target }, Wanted::Ptx)?;
+        let result = kernel.results.first().copied();
+        let places = in_place(kernel).into_iter().filter_map(|parameter| Some((parameter, result?)));
+        for call in std::iter::once(None).chain(places.map(Some)) {
+            add(target, Wanted::Binary, call)?;
+            if oldest {
+                // PTX of architecture-specific code would not run on later ones.
+                add(Target { specific: false, ..target }, Wanted::Ptx, call)?;
+            }
         }
     }
     Ok(entries)

@@ -3,6 +3,16 @@
 use half::{bf16, f16};
 
 use crate::dsl::types::Type;
+use crate::error::{Error, ErrorKind};
+
+/// So many zeros (`false`), or that there is no memory for them.
+pub(crate) fn defaults<T: Element>(len: usize) -> Result<Vec<T>, Error> {
+    let mut values = Vec::new();
+    let kind = ErrorKind::OutOfMemory;
+    values.try_reserve_exact(len).map_err(|_| Error::new(kind, format!("no memory for {len} elements of {} on the host", T::TYPE)))?;
+    values.resize(len, T::default());
+    Ok(values)
+}
 
 mod sealed {
     pub trait Sealed {}
@@ -19,6 +29,15 @@ pub trait Element: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + 
     /// The bytes of values, in native order.
     #[doc(hidden)]
     fn as_bytes(values: &[Self]) -> &[u8];
+    /// The values of bytes, which have been made by [`Element::as_bytes`], are all zero, or are [settled](Element::settle).
+    #[doc(hidden)]
+    fn of_bytes(bytes: &[u8]) -> &[Self];
+    /// The same, to be changed.
+    #[doc(hidden)]
+    fn of_bytes_mut(bytes: &mut [u8]) -> &mut [Self];
+    /// Makes values of bytes that come from a device.
+    #[doc(hidden)]
+    fn settle(_bytes: &mut [u8]) {}
     /// Lets `fill` fill the bytes of values.
     #[doc(hidden)]
     fn fill<E>(values: &mut [Self], fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E>;
@@ -36,6 +55,12 @@ macro_rules! elements {
                 }
                 fn as_bytes(values: &[Self]) -> &[u8] {
                     bytemuck::cast_slice(values)
+                }
+                fn of_bytes(bytes: &[u8]) -> &[Self] {
+                    bytemuck::cast_slice(bytes)
+                }
+                fn of_bytes_mut(bytes: &mut [u8]) -> &mut [Self] {
+                    bytemuck::cast_slice_mut(bytes)
                 }
                 fn fill<E>(values: &mut [Self], fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
                     fill(bytemuck::cast_slice_mut(values))
@@ -70,8 +95,17 @@ impl Element for bool {
     fn as_bytes(values: &[Self]) -> &[u8] {
         bytemuck::cast_slice(values)
     }
+    fn of_bytes(bytes: &[u8]) -> &[Self] {
+        bytemuck::checked::cast_slice(bytes)
+    }
+    fn of_bytes_mut(bytes: &mut [u8]) -> &mut [Self] {
+        bytemuck::checked::cast_slice_mut(bytes)
+    }
+    // A byte from a device may be anything; a `bool` may not.
+    fn settle(bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+    }
     fn fill<E>(values: &mut [Self], fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
-        // A byte from a device may be anything; a `bool` may not.
         let mut bytes = vec![0u8; values.len()];
         fill(&mut bytes)?;
         values.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte != 0);

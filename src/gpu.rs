@@ -16,7 +16,7 @@ use crate::stream::Stream;
 ///
 /// What is asked of a GPU happens in order on its [stream](Gpu::stream), and later: a call returns when it has been asked for.
 /// Reading an array waits for what computes it. An index that depends on data and is out of range makes the next wait fail:
-/// [`Gpu::synchronize`], [`Stream::synchronize`], or reading an array.
+/// [`Gpu::synchronize`], [`Stream::synchronize`], [`Event::synchronize`](crate::Event::synchronize), or reading an array.
 ///
 /// ```
 /// let gpu = gpukc::Gpu::cpu();
@@ -72,25 +72,26 @@ pub struct Info {
 }
 
 impl Gpu {
-    /// The GPU of that number, as `nvidia-smi` counts them.
+    /// The GPU of that number among those that the driver shows this program (`CUDA_VISIBLE_DEVICES`), from 0. Arrays belong to this
+    /// value and its clones: what is opened again has arrays, kernels and failures of its own.
     ///
     /// # Errors
-    /// If there is no such GPU, or no driver.
+    /// If there is no such GPU, or no driver, or if this process was forked from one that has used a GPU.
     pub fn new(ordinal: u32) -> Result<Gpu, Error> {
         let queue = Queue::new(&Device::open(ordinal)?)?;
-        let gpu = Gpu::of(queue);
+        let compiler = Compiler::new(Cache::from_environment());
+        let gpu = Gpu::of(Backend::Cuda(Box::new(Cuda { queue, compiler, kernels: Mutex::default() })));
         gpu.watch(std::env::var_os("GPUKC_SYNC").is_some_and(|value| value != "0" && !value.is_empty()));
         Ok(gpu)
     }
 
-    fn of(queue: Queue) -> Gpu {
-        let compiler = Compiler::new(Cache::from_environment());
-        Gpu::of_shared(&Arc::new(Shared { backend: Backend::Cuda(Box::new(Cuda { queue, compiler, kernels: Mutex::default() })) }))
-    }
-
     /// The CPU in a GPU's place: the same kernels, the same bits, no GPU needed. Calls return when they are done.
     pub fn cpu() -> Gpu {
-        Gpu::of_shared(&Arc::new(Shared { backend: Backend::Cpu }))
+        Gpu::of(Backend::Cpu)
+    }
+
+    fn of(backend: Backend) -> Gpu {
+        Gpu::of_shared(&Arc::new(Shared { backend }))
     }
 
     /// The first GPU, or the CPU where there is none.
@@ -176,8 +177,8 @@ impl Gpu {
         }
     }
 
-    /// Whether each launch is waited for, so that the call whose kernel fails is the one that returns the error. Slow, for
-    /// looking for faults; the environment variable `GPUKC_SYNC=1` switches it on from the start.
+    /// Whether each launch is waited for, so that the call whose kernel fails is the one that returns the error, indices out of
+    /// range included. Slow, for looking for faults; the environment variable `GPUKC_SYNC=1` switches it on from the start.
     pub fn watch(&self, watched: bool) {
         if let Backend::Cuda(cuda) = &self.shared.backend {
             cuda.queue.watch(watched);

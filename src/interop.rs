@@ -72,7 +72,8 @@ where
 /// Gives memory that [`array()`] took back to cudarc, once everything has been done that was asked of it here.
 ///
 /// # Errors
-/// If the array has other memory, or the device has failed.
+/// If the array has other memory, or something has failed that was asked of the device before, an index out of range say; the
+/// memory is freed then.
 pub fn into_slice<T, const RANK: usize>(array: DeviceArray<T, RANK>) -> Result<CudaSlice<T>, Error>
 where
     T: Element,
@@ -86,7 +87,8 @@ where
 /// Lends cudarc's memory as an array, to be read within `use_it`; waits for both sides.
 ///
 /// # Errors
-/// If it is of another device, or the shape does not hold just as many elements; or as `use_it` says.
+/// If it is of another device, or the shape does not hold just as many elements; as `use_it` says; or if something has failed that
+/// was asked of the device before, an index out of range say.
 pub fn with<T: Element, R, const RANK: usize>(
     gpu: &Gpu,
     slice: &CudaSlice<T>,

@@ -62,7 +62,7 @@ pub use array::{DeviceArray, View, ViewMut};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Place};
 pub use gpu::{Gpu, Info};
-pub use pinned::{Copy, PinnedBuffer};
+pub use pinned::{PinnedBuffer, Transfer};
 pub use stream::{Event, Stream};
 
 /// Declares kernels: gk text becomes Rust functions.
@@ -80,7 +80,8 @@ pub use stream::{Event, Stream};
 /// - `saxpy::cuda()` and `saxpy::plan()`, the text that the kernel is compiled to and its plan: see [`snapshot!`](crate::snapshot).
 ///
 /// Everything is `pub` in the module where the macro stands. `fn`s and `const`s are for the kernels of the same call only. Names
-/// that are Rust's keywords become raw (`r#type`), or get an underscore where they can't (`self_`).
+/// that are Rust's keywords become raw (`r#type`), or get an underscore where they can't (`self_`). Parameters' names are in small
+/// letters in Rust; those of functions, modules and fields are as in gk.
 ///
 /// Rust cuts the text into tokens before gk sees it. It refuses a lone `'`, a backslash, a backtick, and malformed numbers
 /// (`1e`, `0x`), with errors of its own. What gk only warns of is not shown by rustc: `gpukc check` shows it.

@@ -48,7 +48,7 @@ impl Stream {
         match (&self.stream, &other.stream) {
             (Some(own), Some(other)) => Ok(own.wait_for(other)?),
             (None, None) => Ok(()),
-            _ => Err(Error::arguments("a stream of another device")),
+            _ => Err(Error::arguments("a stream of another device, or of this one opened again")),
         }
     }
 
@@ -93,7 +93,7 @@ impl Event {
     /// Waits until the device has passed it.
     ///
     /// # Errors
-    /// If the device has failed.
+    /// If something has failed that was asked of the device before, an index out of range say.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.0 {
             Point::Host(_) => Ok(()),

@@ -50,8 +50,9 @@ impl Extents {
 pub struct Untyped {
     storage: Arc<Storage>,
     element: Type,
-    /// In bytes.
+    /// In bytes, as the next.
     offset: usize,
+    bytes: usize,
     extents: Extents,
 }
 
@@ -111,13 +112,14 @@ impl Untyped {
             (Backend::Cuda(cuda), Some(stream)) => {
                 Place::Device(stream.allocate(size).map_err(|error| explained(error, cuda, element, &extents, size))?)
             }
-            (Backend::Cuda(_), None) => return Err(Error::arguments("a stream of another device")),
+            (Backend::Cuda(_), None) => return Err(Error::arguments("a stream of another device, or of this one opened again")),
         };
         Ok(Untyped::of(gpu, place, element, extents))
     }
 
     fn of(gpu: &Gpu, place: Place, element: Type, extents: Extents) -> Untyped {
-        Untyped { storage: Arc::new(Storage { gpu: gpu.clone(), place }), element, offset: 0, extents }
+        let bytes = extents.elements().unwrap_or(0) * element.size();
+        Untyped { storage: Arc::new(Storage { gpu: gpu.clone(), place }), element, offset: 0, bytes, extents }
     }
 
     /// What a run on the CPU gave.
@@ -157,8 +159,7 @@ impl Untyped {
 
     /// Its size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        // Checked when it was made.
-        self.extents.elements().unwrap_or(0) * self.element.size()
+        self.bytes
     }
 
     /// Another part of the same memory, by elements from this array's start.
@@ -172,7 +173,8 @@ impl Untyped {
             )));
         }
         let offset = self.offset + offset * self.element.size();
-        Ok(Untyped { storage: self.storage.clone(), element: self.element, offset, extents })
+        let bytes = extents.elements().unwrap_or(0) * self.element.size();
+        Ok(Untyped { storage: self.storage.clone(), element: self.element, offset, bytes, extents })
     }
 
     /// Its memory on a GPU.
@@ -185,7 +187,9 @@ impl Untyped {
 
     /// Its elements on the CPU.
     pub(crate) fn tensor(&self) -> Result<Arc<Tensor>, Error> {
-        let Place::Host(tensor) = &self.storage.place else { return Err(Error::arguments("an array of another device")) };
+        let Place::Host(tensor) = &self.storage.place else {
+            return Err(Error::arguments("an array of another device, or of this one opened again"));
+        };
         let whole = tensor.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if self.offset == 0 && whole.shape() == self.extents.as_slice() {
             return Ok(whole);
@@ -197,7 +201,9 @@ impl Untyped {
 
     /// Replaces its elements on the CPU.
     pub(crate) fn set_tensor(&self, new: Tensor) -> Result<(), Error> {
-        let Place::Host(tensor) = &self.storage.place else { return Err(Error::arguments("an array of another device")) };
+        let Place::Host(tensor) = &self.storage.place else {
+            return Err(Error::arguments("an array of another device, or of this one opened again"));
+        };
         let mut whole = tensor.lock().unwrap_or_else(PoisonError::into_inner);
         if self.offset == 0 && whole.shape() == new.shape() {
             *whole = Arc::new(new);

@@ -2,7 +2,7 @@
 #![deny(warnings, missing_docs)]
 
 use gpukc::half::{bf16, f16};
-use gpukc::{DeviceArray, Error, ErrorKind, Gpu};
+use gpukc::{DeviceArray, Error, ErrorKind, Gpu, PinnedBuffer};
 
 gpukc::gpu_kernel! {
     /// `a` times `x`, plus `y`.
@@ -84,7 +84,11 @@ fn shapes_and_conditions_are_checked_at_the_call() -> Result<(), Error> {
     // That line of this file.
     assert!(include_str!("face.rs").lines().nth(line - 1).unwrap().contains("kernel saxpy(a: f32, x: f32[n], y: f32[n])"));
     let error = saxpy::into(&gpu, 1.0, &x, &x, &mut gpu.zeros([4])?).unwrap_err();
-    assert_eq!(error.to_string(), "saxpy: `z` has shape [4], [3] is needed");
+    assert_eq!(error.to_string(), format!("tests/face.rs:{line}:51: saxpy: x has n = 3, z has n = 4"));
+    let error = part::into(&gpu, 1, 2, &x, &mut gpu.zeros([3])?).unwrap_err();
+    assert!(error.to_string().ends_with("part: y has 3 on axis 0, width = 2 is needed (width = 2)"), "{error}");
+    let error = saxpy::in_place_x(&gpu, 1.0, &mut gpu.zeros([4])?, &x).unwrap_err();
+    assert!(error.to_string().ends_with("saxpy: x has n = 4, y has n = 3"), "{error}");
     let error = part(&gpu, 2, 2, &x).unwrap_err();
     assert!(error.to_string().contains("part: `lo + width <= n` does not hold: lo = 2, width = 2, n = 3"), "{error}");
     let error = part(&gpu, 0, -1, &x).unwrap_err();
@@ -134,8 +138,8 @@ fn views_are_arrays() -> Result<(), Error> {
     assert_eq!(x.view(0..2)?.to_vec()?, [0.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
     x.view_mut(3..4)?.write(&[0.0, 0.0, 0.0])?;
     assert_eq!(x.part(8, [4])?.to_vec()?, [8.0, 0.0, 0.0, 0.0]);
-    assert_eq!(x.view(1..5).err().unwrap().to_string(), "there is no part 1..5 of an array of shape [4, 3]");
-    let error = x.part(10, [3]).err().unwrap();
+    assert_eq!(x.view(1..5).unwrap_err().to_string(), "there is no part 1..5 of an array of shape [4, 3]");
+    let error = x.part(10, [3]).unwrap_err();
     assert_eq!(error.to_string(), "a part of shape [3] at element 10 of an array that has 12 elements");
     let flat = x.reshape([12])?;
     assert_eq!(flat.len(), 12);
@@ -148,11 +152,49 @@ fn views_are_arrays() -> Result<(), Error> {
 fn arrays_of_another_device_are_refused() -> Result<(), Error> {
     let (one, two) = (Gpu::cpu(), Gpu::cpu());
     let x = one.upload(&[1.0])?;
-    assert_eq!(total(&two, &x).unwrap_err().to_string(), "total: an array of another device");
+    let error = total(&two, &x).unwrap_err();
+    assert_eq!(error.to_string(), "total: an array of another device, or of this one opened again");
     let mut y = two.zeros([1])?;
     assert!(saxpy::into(&one, 1.0, &x, &x, &mut y).is_err());
     y.assign(&x)?;
-    assert_eq!(total(&two, &y)?.value()?, 1.0);
+    assert_eq!(total(&two.clone(), &y.try_clone()?)?.value()?, 1.0);
+    Ok(())
+}
+
+#[test]
+fn pinned_buffers_are_slices() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let mut x = gpu.zeros([2, 2])?;
+    let mut buffer = PinnedBuffer::from_slice(&gpu, &[true, false, false, true])?.copy_to(gpu.stream(), &mut x)?.wait()?;
+    buffer.as_mut_slice().fill(false);
+    assert_eq!(buffer.copy_from(gpu.stream(), &x)?.wait()?.as_slice(), [true, false, false, true]);
+    assert!(PinnedBuffer::<f64>::zeros(&gpu, usize::MAX / 2).is_err());
+    Ok(())
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn arrays_of_ndarray_come_and_go() -> Result<(), Error> {
+    use ndarray::{Array, Array2, Axis, arr0, arr2};
+    let gpu = Gpu::cpu();
+    let rows: Array2<f32> = arr2(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    let x = DeviceArray::<f32, 2>::from_ndarray(&gpu, &rows)?;
+    assert_eq!((x.shape(), x.to_ndarray()?), ([2, 3], rows.clone()));
+    // Other layouts, parts, and dims that only the array itself knows.
+    assert_eq!(DeviceArray::<f32, 2>::from_ndarray(&gpu, &rows.t())?.to_vec()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    let mut turned = rows.clone();
+    turned.invert_axis(Axis(1));
+    assert_eq!(DeviceArray::<f32, 2>::from_ndarray(&gpu, &turned)?.to_vec()?, [3.0, 2.0, 1.0, 6.0, 5.0, 4.0]);
+    assert_eq!(DeviceArray::<f32, 1>::from_ndarray(&gpu, &rows.index_axis(Axis(1), 1))?.to_vec()?, [2.0, 5.0]);
+    assert_eq!(DeviceArray::<f32, 2>::from_ndarray(&gpu, &rows.clone().into_dyn())?.to_ndarray()?, rows);
+    let error = DeviceArray::<f32, 1>::from_ndarray(&gpu, &rows).unwrap_err();
+    assert_eq!(error.to_string(), "an array of 2 dims, not 1");
+    // Other types, no dims, no elements.
+    let halves = Array::from_vec(vec![f16::ONE, f16::NEG_ONE]);
+    assert_eq!(DeviceArray::<f16, 1>::from_ndarray(&gpu, &halves)?.to_ndarray()?, halves);
+    assert_eq!(total(&gpu, &x.reshape([6])?)?.to_ndarray()?, arr0(21.0));
+    let none = Array2::<bool>::default((0, 3));
+    assert_eq!(DeviceArray::<bool, 2>::from_ndarray(&gpu, &none)?.to_ndarray()?, none);
     Ok(())
 }
 
@@ -193,5 +235,7 @@ fn handles_go_to_threads() {
     anywhere::<DeviceArray<f32, 2>>();
     anywhere::<gpukc::Stream>();
     anywhere::<gpukc::Event>();
+    anywhere::<PinnedBuffer<bool>>();
+    anywhere::<gpukc::Transfer<f32>>();
     anywhere::<Error>();
 }

@@ -1,9 +1,10 @@
-//! Kernels called from Rust, on a GPU (feature `device`): values, faults, what a call costs the host, memory over many launches,
-//! streams that share arrays. `GPUKC_ROUNDS` sets how many rounds the long ones make, for slow tools.
+//! Kernels called from Rust, on a GPU (feature `device`): values, faults, threads, binaries made ahead, programs that use cudarc. What
+//! takes its time is in `benches/calls.rs`.
 #![allow(dead_code)]
 
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use gpukc::half::f16;
 use gpukc::{DeviceArray, Error, ErrorKind, Gpu, PinnedBuffer, interop};
 
 macro_rules! examples {
@@ -41,24 +42,16 @@ gpukc::gpu_kernel! {
     kernel rows(x: f32[m, n]) -> y: f32[m] { y[i] = sum[j] x[i, j]; }
     kernel total(x: f32[n]) -> f32 { sum[k] x[k] }
     kernel gather(x: f32[n], at: i32[m]) -> y: f32[m] { y[i] = x[at[i]]; }
+    kernel halves(x: f16[n], y: f16[n]) -> z: f16[n] { z[i] = x[i] * y[i] + x[i]; }
+    kernel negative(x: f32[n]) -> y: bool[n] { y[i] = x[i] < 0.0; }
     kernel fused(x: f32[m, n], w: f32[n]) -> y: f32[m, n] {
         let t[i, j] = exp(x[i, j]) * w[j];
         y[i, j] = t[i, j] / (1.0 + abs(x[i, j]));
-    }
-    kernel nineteen(
-        a: f32, b: f32, c: f32, d: f32, e: f32, f: f32, g: f32, h: f32, k: f32,
-        x0: f32[n], x1: f32[n], x2: f32[n], x3: f32[n], x4: f32[n], x5: f32[n], x6: f32[n], x7: f32[n], x8: f32[n]
-    ) -> y: f32[n] {
-        y[i] = a * x0[i] + b * x1[i] + c * x2[i] + d * x3[i] + e * x4[i] + f * x5[i] + g * x6[i] + h * x7[i] + k * x8[i];
     }
 }
 
 fn gpu() -> Result<Gpu, Error> {
     Gpu::new(0)
-}
-
-fn rounds(usual: usize) -> usize {
-    std::env::var("GPUKC_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 fn values(count: usize) -> Vec<f32> {
@@ -121,113 +114,96 @@ fn indices_out_of_range_are_reported() -> Result<(), Error> {
     Ok(())
 }
 
-/// The best of some batches, per call.
-fn best(mut batch: impl FnMut() -> Result<Duration, Error>) -> Result<f64, Error> {
-    let mut least = f64::INFINITY;
-    for _ in 0..20 {
-        least = least.min(batch()?.as_secs_f64() * 1e6 / BATCH as f64);
+#[test]
+fn other_types_at_any_place() -> Result<(), Error> {
+    const COUNT: usize = 995;
+    let x: Vec<f16> = values(COUNT + 8).into_iter().map(f16::from_f32).collect();
+    for start in [0, 1, 3, 8] {
+        let on = |device: &Gpu| -> Result<_, Error> {
+            let (x, signs) = (device.upload(&x)?, device.upload(&values(COUNT + 8))?);
+            let mut z = device.zeros([COUNT + 8])?;
+            let place = &mut *z.part_mut(8 - start, [COUNT])?;
+            halves::into(device, &*x.part(start, [COUNT])?, &*x.part(1, [COUNT])?, place)?;
+            Ok((z.to_vec()?, negative(device, &*signs.part(start, [COUNT])?)?.to_vec()?))
+        };
+        assert_eq!(on(&gpu()?)?, on(&Gpu::cpu())?, "{start}");
     }
-    Ok(least)
-}
-
-/// Few enough for the driver's queue to take all without waiting.
-const BATCH: usize = 500;
-
-#[test]
-fn a_call_costs_the_host_little_more_than_a_launch() -> Result<(), Error> {
-    use gpukc::__private::{bits, given};
-    let gpu = gpu()?;
-    let x: Vec<DeviceArray<f32, 1>> = (0..9).map(|_| gpu.upload(&values(1000))).collect::<Result<_, _>>()?;
-    let (stream, mut y) = (gpu.stream(), gpu.zeros([1000])?);
-    let timed = |y: &mut DeviceArray<f32, 1>, call: &dyn Fn(&mut DeviceArray<f32, 1>) -> Result<(), Error>| {
-        best(|| {
-            gpu.synchronize()?;
-            let start = Instant::now();
-            for _ in 0..BATCH {
-                call(y)?;
-            }
-            Ok(start.elapsed())
-        })
-    };
-    let bare_3 = best(|| {
-        gpu.synchronize()?;
-        scale::kernel().time_bare(stream, &[bits(2.0f32)], &[given(&x[0])], &[given(&y)], BATCH)
-    })?;
-    let call_3 = timed(&mut y, &|y| scale::into(&gpu, 2.0, &x[0], y))?;
-    let scalars: Vec<u64> = (0..9).map(|at| bits(at as f32)).collect();
-    let inputs: Vec<_> = x.iter().map(given).collect();
-    let bare_19 = best(|| {
-        gpu.synchronize()?;
-        nineteen::kernel().time_bare(stream, &scalars, &inputs, &[given(&y)], BATCH)
-    })?;
-    let [x0, x1, x2, x3, x4, x5, x6, x7, x8] = std::array::from_fn(|at| &x[at]);
-    let call_19 =
-        timed(&mut y, &|y| nineteen::into(&gpu, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, x0, x1, x2, x3, x4, x5, x6, x7, x8, y))?;
-    println!("host cost in µs: 3 arguments {call_3:.2}, bare {bare_3:.2}; 19 arguments {call_19:.2}, bare {bare_19:.2}");
-    assert!(call_3 < bare_3 + 0.5, "{call_3} against {bare_3}");
-    assert!(call_19 < bare_19 + 0.5, "{call_19} against {bare_19}");
-    Ok(())
-}
-
-/// Pages that this process has in memory.
-fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
-}
-
-#[test]
-fn memory_does_not_grow() -> Result<(), Error> {
-    let gpu = gpu()?;
-    let x = gpu.upload(&values(10_000))?;
-    let mut z = gpu.zeros([10_000])?;
-    let run = |z: &mut DeviceArray<f32, 1>, count: usize| -> Result<(), Error> {
-        for round in 0..count {
-            saxpy::into(&gpu, 1.0, &x, &x, z)?;
-            if round % 10 == 0 {
-                drop(scale(&gpu, 2.0, &x)?);
-            }
-            if round % 1000 == 0 {
-                gpu.synchronize()?;
-            }
-        }
-        gpu.synchronize()
-    };
-    run(&mut z, 10_000)?;
-    let before = (gpu.memory(), resident());
-    run(&mut z, rounds(1_000_000))?;
-    let after = (gpu.memory(), resident());
-    println!("free and total bytes, resident pages: before {before:?}, after {after:?}");
-    assert_eq!(before.0, after.0);
-    assert!(after.1 < before.1 + 2048, "{} pages became {}", before.1, after.1);
     Ok(())
 }
 
 #[test]
-fn two_streams_take_turns() -> Result<(), Error> {
+fn events_and_pinned_memory() -> Result<(), Error> {
+    const COUNT: usize = 1 << 20;
     let gpu = gpu()?;
-    let (a, b) = (gpu.new_stream()?, gpu.new_stream()?);
-    let ones = gpu.upload(&vec![1.0f32; 5000])?;
-    let mut buffer = PinnedBuffer::zeros(&gpu, 5000)?;
-    let mut kept = gpu.zeros([5000])?;
-    for round in 0..rounds(10_000) {
-        let value = (round % 1000) as f32;
-        buffer.write(0, &vec![value; 5000]);
-        let mut x = gpu.zeros([5000])?;
-        let copy = buffer.copy_to(&b, &mut x)?;
-        let y = saxpy::on(&a, 2.0, &x, &ones)?; // 2 v + 1, after the copy
-        let z = saxpy::on(&b, 1.0, &y, &x)?; // 3 v + 1
-        saxpy::on_into(&a, 1.0, &z, &ones, &mut kept)?; // 3 v + 2, after its last reader
-        drop((x, y));
-        let read = saxpy::on(&b, 0.0, &kept, &kept)?;
-        drop(z);
-        if round % 7 == 0 {
-            let all = read.to_vec()?;
-            assert!(all.iter().all(|&found| found == 3.0 * value + 2.0), "round {round}: {value} gave {}", all[0]);
+    let stream = gpu.new_stream()?;
+    let mut x = gpu.zeros([COUNT])?;
+    let start = stream.record()?;
+    let copy = PinnedBuffer::from_slice(&gpu, &values(COUNT))?.copy_to(&stream, &mut x)?;
+    let end = stream.record()?;
+    end.synchronize()?;
+    assert!(end.is_done()? && (1..1_000_000).contains(&end.since(&start)?.as_micros()), "{:?}", end.since(&start)?);
+    let buffer = copy.wait()?.copy_from(&stream, &scale::on(&stream, 2.0, &x)?)?.wait()?;
+    assert!(buffer.as_slice().iter().zip(values(COUNT)).all(|(found, x)| *found == 2.0 * x));
+    let signs = PinnedBuffer::zeros(&gpu, COUNT)?.copy_from(&stream, &negative::on(&stream, &x)?)?.wait()?;
+    assert!(signs.as_slice().iter().zip(values(COUNT)).all(|(found, x)| *found == (x < 0.0)));
+    Ok(())
+}
+
+#[test]
+fn watched_calls_know_their_faults() -> Result<(), Error> {
+    let gpu = gpu()?;
+    gpu.watch(true);
+    let (x, wrong) = (gpu.upload(&values(10))?, gpu.upload(&[10])?);
+    assert_eq!(gather(&gpu, &x, &wrong).unwrap_err().kind(), ErrorKind::IndexOutOfRange);
+    assert_eq!(total(&gpu, &gpu.upload(&[1.0, 2.0])?)?.value()?, 3.0);
+    Ok(())
+}
+
+const AHEAD: &str = "kernel twice(x: f32[n]) -> y: f32[n] { y[i] = x[i] + x[i]; }\nkernel total(x: f32[n]) -> f32 { sum[k] x[k] }\n";
+
+/// A process that does what a build script does, then one that finds no NVRTC.
+#[test]
+fn binaries_made_ahead_need_the_driver_only() {
+    let Some(folder) = std::env::var_os("AHEAD").map(std::path::PathBuf::from) else {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ahead.gk"), AHEAD).unwrap();
+        for part in ["build", "run"] {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["binaries_made_ahead_need_the_driver_only", "--exact"]).env("GPUKC_CACHE", "off");
+            command.env("AHEAD", folder.path()).env("AHEAD_PART", part);
+            if part == "run" {
+                command.env("GPUKC_NVRTC", folder.path());
+            }
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         }
-        buffer = copy.wait()?;
+        return;
+    };
+    let architecture = gpu().unwrap().info().architecture;
+    if std::env::var("AHEAD_PART").as_deref() == Ok("build") {
+        gpukc::build::Files::new().file("ahead.gk").architectures(&[&architecture]).compile_in(&folder, &folder).unwrap();
+        return;
     }
-    a.synchronize()?;
-    b.synchronize()
+    run_what_was_built(&folder).unwrap();
+}
+
+fn run_what_was_built(folder: &std::path::Path) -> Result<(), Error> {
+    use gpukc::__private::{Kernel, given, taken, typed};
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|ending| ending == "gpukc")).unwrap();
+    let bytes: &'static [u8] = std::fs::read(file).unwrap().leak();
+    let (twice, total) = (Kernel::new("twice", AHEAD, "ahead.gk", 1, bytes), Kernel::new("total", AHEAD, "ahead.gk", 1, bytes));
+    let gpu = gpu()?;
+    let mut x = gpu.upload(&values(1000))?;
+    twice.call_in_place(gpu.stream(), &[], &[taken(&mut *x.part_mut(1, [999])?)], 0)?;
+    let [y] = twice.call::<1>(gpu.stream(), &[], &[given(&x)])?;
+    let y = typed::<f32, 1>(y)?;
+    let [sum] = total.call::<1>(gpu.stream(), &[], &[given(&y)])?;
+    let expected: Vec<f32> = (0..1000).map(|at| values(1000)[at] * if at == 0 { 2.0 } else { 4.0 }).collect();
+    assert_eq!(y.to_vec()?, expected);
+    let cpu = Gpu::cpu();
+    assert_eq!(typed::<f32, 0>(sum)?.value()?, self::total(&cpu, &cpu.upload(&expected)?)?.value()?);
+    Ok(())
 }
 
 #[test]
@@ -240,7 +216,7 @@ fn threads_share_a_gpu() -> Result<(), Error> {
             .map(|_| {
                 scope.spawn(|| -> Result<(), Error> {
                     let stream = gpu.new_stream()?;
-                    for _ in 0..rounds(200) {
+                    for _ in 0..200 {
                         assert_eq!(saxpy::on(&stream, 2.0, &x, &x)?.to_vec()?, expected);
                     }
                     Ok(())

@@ -24,19 +24,24 @@ fn library() -> (PathBuf, PathBuf) {
     (libraries.max_by_key(built).expect("the library"), deps)
 }
 
-/// Compiles a file as a library; gives rustc's messages. A first line `//! name: other` calls the crate so.
-fn compile(file: &Path, edition: &str) -> Vec<Value> {
-    let (library, deps) = library();
+/// What a file calls the crate: its first line may be `//! name: other`.
+fn called(file: &Path) -> String {
     let text = fs::read_to_string(file).expect("a file");
-    let name = text.lines().next().and_then(|line| line.strip_prefix("//! name: ")).unwrap_or("gpukc");
+    text.lines().next().and_then(|line| line.strip_prefix("//! name: ")).unwrap_or("gpukc").to_owned()
+}
+
+/// Compiles a file as a library into a folder; gives rustc's messages.
+fn compile(file: &Path, edition: &str, out: &Path) -> Vec<Value> {
+    let (library, deps) = library();
+    let name = called(file);
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .args(["--crate-type", "lib", "--emit", "metadata", "--error-format", "json", "--edition", edition, "--out-dir"])
-        .arg(env!("CARGO_TARGET_TMPDIR"))
+        .args(["--crate-type", "lib", "--emit", "metadata,dep-info", "--error-format", "json", "--edition", edition, "--out-dir"])
+        .arg(out)
         .args(["--extern", &format!("{name}={}", library.display()), "-L", &format!("dependency={}", deps.display())])
         .arg(file.file_name().expect("a name"))
         .current_dir(file.parent().expect("a folder"))
         .env("CARGO_MANIFEST_DIR", folder())
-        .env_remove("OUT_DIR")
+        .env("OUT_DIR", out)
         .output()
         .expect("rustc");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
@@ -72,8 +77,9 @@ fn described(messages: &[Value], root: &str) -> String {
 #[test]
 fn wrong_kernels_are_refused_where_they_are_wrong() {
     let mut faults = Vec::new();
+    let out = tempfile::tempdir().expect("a folder");
     for file in files("fail") {
-        let found = described(&compile(&file, "2024"), &folder().display().to_string());
+        let found = described(&compile(&file, "2024", out.path()), &folder().display().to_string());
         let expected = file.with_extension("txt");
         if std::env::var_os("GPUKC_ACCEPT").is_some() {
             fs::write(&expected, &found).expect("written");
@@ -88,11 +94,56 @@ fn wrong_kernels_are_refused_where_they_are_wrong() {
 
 #[test]
 fn right_kernels_compile_without_warnings() {
+    let out = tempfile::tempdir().expect("a folder");
     for file in files("pass") {
         for edition in ["2021", "2024"] {
-            let messages: Vec<String> =
-                compile(&file, edition).iter().map(|message| message["rendered"].as_str().unwrap_or("").to_owned()).collect();
-            assert!(messages.is_empty(), "{} ({edition}):\n{}", file.display(), messages.join("\n"));
+            compiles(&file, edition, out.path());
         }
     }
+}
+
+fn compiles(file: &Path, edition: &str, out: &Path) {
+    let messages = compile(file, edition, out);
+    let messages: Vec<&str> = messages.iter().map(|message| message["rendered"].as_str().unwrap_or("")).collect();
+    assert!(messages.is_empty(), "{} ({edition}):\n{}", file.display(), messages.join("\n"));
+}
+
+/// rustdoc shows what users wrote about a kernel, and its signature with the shapes; it warns of nothing.
+#[test]
+fn kernels_are_documented() {
+    let (library, deps) = library();
+    let out = tempfile::tempdir().expect("a folder");
+    for file in files("pass") {
+        let name = called(&file);
+        let output = Command::new(std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
+            .args(["--crate-name", "documented", "--edition", "2024", "-D", "warnings", "--document-private-items", "--out-dir"])
+            .arg(out.path())
+            .args(["--extern", &format!("{name}={}", library.display()), "-L", &format!("dependency={}", deps.display())])
+            .arg(&file)
+            .env("CARGO_MANIFEST_DIR", folder())
+            .output()
+            .expect("rustdoc");
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+        if file.ends_with("modules.rs") {
+            let page = fs::read_to_string(out.path().join("documented/two/fn.f.html")).expect("a page");
+            assert!(page.contains("Documented.") && page.contains("kernel f(x: i64[n, m]) -&gt; (a: i64[n], b: i64)"), "{page}");
+        }
+    }
+}
+
+/// Cargo builds again when a kernel's file changes, or what a build script has made of it.
+#[test]
+fn files_are_dependencies() {
+    let out = tempfile::tempdir().expect("a folder");
+    let text = fs::read(folder().join("kernels.gk")).expect("a file");
+    let bundle = out.path().join(format!("{}.gpukc", blake3::hash(&text).to_hex()));
+    let depends = |on: &Path| {
+        compiles(&folder().join("pass/modules.rs"), "2024", out.path());
+        let known = fs::read_to_string(out.path().join("modules.d")).expect("what the crate depends on");
+        known.contains(&on.display().to_string())
+    };
+    assert!(depends(&folder().join("kernels.gk")));
+    assert!(!depends(&bundle));
+    fs::write(&bundle, "binaries").expect("written");
+    assert!(depends(&bundle));
 }

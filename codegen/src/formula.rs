@@ -1,5 +1,6 @@
 //! Integer formulas over a call's dims and integer scalars: extents, launch sizes, strides. The host evaluates them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -151,6 +152,18 @@ impl Formula {
             Formula::Binary(Op::Max, a, b) => a.never_negative() || b.never_negative(),
             Formula::Binary(Op::DivFloor | Op::DivTruncate, a, b) => a.never_negative() && b.never_negative(),
             _ => false,
+        }
+    }
+    /// Adds the scalars that it mentions.
+    pub fn scalars(&self, found: &mut BTreeSet<ScalarId>) {
+        match self {
+            Formula::Constant(_) | Formula::Dim(..) => {}
+            Formula::Scalar(id, _) => drop(found.insert(*id)),
+            Formula::Binary(_, a, b) => [a, b].into_iter().for_each(|formula| formula.scalars(found)),
+            Formula::Expression(expression) => found.extend(expression.exprs.iter().filter_map(|(_, expr)| match expr.kind {
+                ExprKind::Scalar(id) => Some(id),
+                _ => None,
+            })),
         }
     }
     /// `self + other`

@@ -1,5 +1,6 @@
 //! What a gk kernel compiles to: CUDA text and the contract for launching it. This is all that `runtime` sees.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpukc_dsl::program::{ArrayId, ScalarId};
@@ -21,6 +22,23 @@ pub struct Kernel {
     pub launches: Vec<Launch>,
     /// Places that a device-side check can report, by number.
     pub sites: Vec<Site>,
+}
+
+impl Kernel {
+    /// The scalars that the sizes of launches and memory depend on, and arguments other than themselves.
+    pub fn sized_by(&self) -> BTreeSet<ScalarId> {
+        let mut found = BTreeSet::new();
+        self.scratch.iter().for_each(|scratch| scratch.bytes.scalars(&mut found));
+        for launch in &self.launches {
+            launch.grid.iter().for_each(|extent| extent.scalars(&mut found));
+            for argument in &launch.arguments {
+                if let Argument::Size(formula, _) = argument {
+                    formula.scalars(&mut found);
+                }
+            }
+        }
+        found
+    }
 }
 
 /// A piece of device memory that lives for one call.

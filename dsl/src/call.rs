@@ -189,6 +189,18 @@ pub fn bind(kernel: &Kernel, arguments: &[CallArgument]) -> Result<Bindings, Cal
     Ok(bindings)
 }
 
+/// Compares an array for a result with what the call gives.
+pub fn check_result(kernel: &Kernel, bindings: &Bindings, result: ArrayId, shape: &[i64]) -> Result<(), CallError> {
+    let array = &kernel.arrays[result];
+    let extents = &bindings.extents[result.index()];
+    let message = match extents.iter().zip(shape).position(|(needed, given)| needed != given) {
+        _ if shape.len() != extents.len() => format!("{} has {} dimensions, {} were given", array.name, extents.len(), shape.len()),
+        Some(axis) => mismatch(kernel, bindings, result, axis, shape[axis], extents[axis]),
+        None => return Ok(()),
+    };
+    Err(CallError { kernel: kernel.name.clone(), message, fallback: String::new(), span: Some(array.span) })
+}
+
 /// `a has n = 10, b has n = 11`, or what is needed in so many words.
 fn mismatch(kernel: &Kernel, bindings: &Bindings, id: ArrayId, axis: usize, given: i64, needed: i64) -> String {
     let array = &kernel.arrays[id];

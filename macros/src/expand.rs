@@ -16,8 +16,8 @@ pub struct Origin {
     pub code: TokenStream,
     /// The name of the file it stands in.
     pub file: TokenStream,
-    /// On which line it starts.
-    pub line: usize,
+    /// On which line it starts: an expression too.
+    pub line: TokenStream,
     /// A bundle of binaries.
     pub binaries: TokenStream,
 }
@@ -36,7 +36,7 @@ pub fn kernel(root: &TokenStream, signature: &Signature, origin: &Origin) -> Tok
         #main
 
         #[doc = #about]
-        #[allow(dead_code, missing_docs, non_snake_case, unreachable_pub, unused_imports, clippy::all, clippy::pedantic)]
+        #[allow(dead_code, non_snake_case, unreachable_pub, clippy::all, clippy::pedantic)]
         pub mod #ident {
             static KERNEL: #root::__private::Kernel = #root::__private::Kernel::new(#name, #code, #file, #line, #binaries);
 
@@ -85,7 +85,7 @@ impl Expand<'_> {
         let doc = if main { self.documentation() } else { format!("[`{0}`](fn@super::{0}) on a stream.", signature.name) };
         let ident = &signature.ident;
         if main {
-            let arguments = signature.parameters.iter().map(|value| &value.ident);
+            let arguments = signature.parameters.iter().map(|value| &value.variable);
             return quote! {
                 #[doc = #doc]
                 #[allow(dead_code, non_snake_case, unreachable_pub, clippy::all, clippy::pedantic)]
@@ -118,17 +118,8 @@ impl Expand<'_> {
         let (root, signature) = (self.root, self.signature);
         let (first, target) = self.target(gpu);
         let parameters = self.parameters(None);
-        let mut taken: Vec<&str> = signature.parameters.iter().map(|value| value.name.as_str()).collect();
-        let mut outputs = Vec::new();
-        let mut names = Vec::new();
-        for value in &signature.results {
-            // A result may not be called as a parameter in gk; in a wrong program it may.
-            let ident = if taken.contains(&value.name.as_str()) { own("result") } else { value.ident.clone() };
-            taken.push(&value.name);
-            let ty = self.array(value);
-            outputs.push(quote!(#ident: &mut #ty));
-            names.push(ident);
-        }
+        let names: Vec<&Ident> = signature.results.iter().map(|value| &value.variable).collect();
+        let types = signature.results.iter().map(|value| self.array(value));
         let (scalars, arrays) = (self.scalars(), self.arrays(None));
         let (name, doc) = match gpu {
             true => (
@@ -139,8 +130,8 @@ impl Expand<'_> {
         };
         quote! {
             #[doc = #doc]
-            pub fn #name(#first #(#parameters,)* #(#outputs),*) -> ::core::result::Result<(), #root::Error> {
-                KERNEL.call_into(#target, &[#(#scalars),*], &[#(#arrays),*], &mut [#(#root::__private::taken(#names)),*])
+            pub fn #name(#first #(#parameters,)* #(#names: &mut #types),*) -> ::core::result::Result<(), #root::Error> {
+                KERNEL.call_into(#target, &[#(#scalars),*], &[#(#arrays),*], &[#(#root::__private::taken(#names)),*])
             }
         }
     }
@@ -150,7 +141,6 @@ impl Expand<'_> {
         let (root, signature) = (self.root, self.signature);
         let parameters = self.parameters(Some(at));
         let (scalars, arrays) = (self.scalars(), self.arrays(Some(at)));
-        let target_array = &signature.parameters[at].ident;
         let number = Literal::usize_unsuffixed(signature.parameters[..at].iter().filter(|value| value.rank.is_some()).count());
         let functions = [true, false].map(|gpu| {
             let (first, target) = self.target(gpu);
@@ -165,7 +155,7 @@ impl Expand<'_> {
             quote! {
                 #[doc = #doc]
                 pub fn #name(#first #(#parameters),*) -> ::core::result::Result<(), #root::Error> {
-                    KERNEL.call_in_place(#target, &[#(#scalars),*], &[#(#arrays),*], #number, #root::__private::taken(#target_array))
+                    KERNEL.call_in_place(#target, &[#(#scalars),*], &[#(#arrays),*], #number)
                 }
             }
         });
@@ -187,7 +177,7 @@ impl Expand<'_> {
     /// Parameters in order; the one that is computed in place is `&mut`.
     fn parameters(&self, in_place: Option<usize>) -> Vec<TokenStream> {
         let parameter = |(at, value): (usize, &Value)| {
-            let ident = &value.ident;
+            let ident = &value.variable;
             let ty = self.array(value);
             match value.rank {
                 None => {
@@ -204,14 +194,18 @@ impl Expand<'_> {
     fn scalars(&self) -> Vec<TokenStream> {
         let root = self.root;
         let scalars = self.signature.parameters.iter().filter(|value| value.rank.is_none());
-        scalars.map(|Value { ident, .. }| quote!(#root::__private::bits(#ident))).collect()
+        scalars.map(|Value { variable, .. }| quote!(#root::__private::bits(#variable))).collect()
     }
 
-    /// The arrays that are read, without the one that is computed in place.
+    /// The parameters that are arrays; the one that is computed in place is taken.
     fn arrays(&self, in_place: Option<usize>) -> Vec<TokenStream> {
         let root = self.root;
-        let arrays = self.signature.parameters.iter().enumerate().filter(|&(at, value)| value.rank.is_some() && in_place != Some(at));
-        arrays.map(|(_, Value { ident, .. })| quote!(#root::__private::given(#ident))).collect()
+        let arrays = self.signature.parameters.iter().enumerate().filter(|(_, value)| value.rank.is_some());
+        let array = |(at, Value { variable, .. }): (usize, &Value)| match in_place == Some(at) {
+            true => quote!(#root::__private::taken(#variable)),
+            false => quote!(#root::__private::given(#variable)),
+        };
+        arrays.map(array).collect()
     }
 
     fn element(&self, element: Type) -> TokenStream {

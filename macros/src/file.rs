@@ -49,7 +49,7 @@ pub fn expand(root: &TokenStream, named: &Named) -> TokenStream {
     }
     let (name, text) = (&named.path, source.text());
     let binaries = bundle::find(text).map_or(quote!(&[]), |bundle| quote!(::core::include_bytes!(#bundle)));
-    let origin = Origin { code: quote!(#text), file: quote!(#name), line: 1, binaries };
+    let origin = Origin { code: quote!(#text), file: quote!(#name), line: quote!(1), binaries };
     let signatures = Signature::all(&source, checked.program.as_ref(), |_| named.span);
     let functions = signatures.iter().map(|signature| expand::kernel(root, signature, &origin));
     quote! {

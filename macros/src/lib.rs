@@ -44,15 +44,10 @@ fn inline(root: &TokenStream, tokens: TokenStream) -> TokenStream {
     let source = Source::new("gpu_kernel!", text.text.as_str());
     let checked = gpukc_dsl::check(&source);
     let errors = report::errors(&source, &checked.problems, |span| text.tokens_of(span));
-    let code = &text.text;
-    let line = text.line;
-    let origin = Origin {
-        code: quote!(#code),
-        // The macro's own `file!()` is the user's file.
-        file: quote!(::core::file!()),
-        line,
-        binaries: quote!(&[]),
-    };
+    let code = &text.code;
+    let line = text.line.map_or(quote!(::core::line!() as ::core::primitive::usize), |line| quote!(#line));
+    // `file!()` and `line!()` in what a macro makes are where the user called it.
+    let origin = Origin { code: quote!(#code), file: quote!(::core::file!()), line, binaries: quote!(&[]) };
     let signatures = Signature::all(&source, checked.program.as_ref(), |span| text.tokens_of(span).0);
     let functions = signatures.iter().map(|signature| expand::kernel(root, signature, &origin));
     quote!(#(#functions)* #errors)

@@ -1,5 +1,7 @@
 //! What Rust sees of a kernel, taken from the syntax tree, so that wrong programs have it too.
 
+use std::collections::HashSet;
+
 use gpukc_dsl::ast::{self, Item, Results, TypeExpr};
 use gpukc_dsl::parser;
 use gpukc_dsl::program::{Kernel, Program, in_place};
@@ -31,6 +33,8 @@ pub struct Value {
     pub name: String,
     /// Its name in Rust.
     pub ident: Ident,
+    /// Its name as a variable: in small letters, for others may be constants where the macro stands, which no variable can hide.
+    pub variable: Ident,
     /// Its element type.
     pub element: Type,
     /// The number of dims; `None` of a scalar.
@@ -58,16 +62,18 @@ fn signature(source: &Source, kernel: &ast::Kernel, checked: Option<&Kernel>, to
         let ident = ident(&name.text, token(name.span));
         Some(Value {
             name: name.text.clone(),
+            variable: ident.clone(),
             ident,
             element: Type::from_name(&ty.element.text)?,
             rank: ty.dims.as_ref().map(Vec::len),
         })
     };
-    let parameters: Vec<Value> = kernel.parameters.iter().map(|p| value(&p.name, &p.ty)).collect::<Option<_>>()?;
-    let results: Vec<Value> = match &kernel.results {
+    let mut parameters: Vec<Value> = kernel.parameters.iter().map(|p| value(&p.name, &p.ty)).collect::<Option<_>>()?;
+    let mut results: Vec<Value> = match &kernel.results {
         Results::Unnamed(ty) => vec![value(&ast::Name { text: "out".into(), span: ty.span }, ty)?],
         Results::Named(named) => named.iter().map(|p| value(&p.name, &p.ty)).collect::<Option<_>>()?,
     };
+    name_variables(parameters.iter_mut().chain(&mut results).collect());
     let in_place = in_place_parameters(checked, &parameters, &results);
     let start = kernel.attributes.last().map_or(kernel.span.start, |attribute| attribute.span.end);
     Some(Signature {
@@ -79,6 +85,21 @@ fn signature(source: &Source, kernel: &ast::Kernel, checked: Option<&Kernel>, to
         results,
         in_place,
     })
+}
+
+/// Gives each value a variable of its own; in a wrong kernel names may be there twice.
+fn name_variables(mut values: Vec<&mut Value>) {
+    let mut taken = HashSet::new();
+    // Names that can stay come first.
+    values.sort_by_key(|value| value.name.contains(|letter: char| letter.is_ascii_uppercase()));
+    for value in values {
+        let mut name = value.name.to_ascii_lowercase();
+        value.variable = ident(&name, value.ident.span());
+        while !taken.insert(value.variable.to_string()) {
+            name.push('_');
+            value.variable = ident(&name, value.ident.span());
+        }
+    }
 }
 
 /// Of a kernel that is refused: all that may be meant.
@@ -113,6 +134,8 @@ pub fn ident(name: &str, span: Span) -> Ident {
     match name {
         // These can't be raw.
         "self" | "Self" | "super" | "crate" | "_" => Ident::new(&format!("{name}_"), span),
+        // A keyword since the edition of 2024.
+        "gen" => Ident::new_raw(name, span),
         _ if syn::parse_str::<Ident>(name).is_ok() => Ident::new(name, span),
         _ => Ident::new_raw(name, span),
     }
@@ -145,6 +168,14 @@ mod tests {
         let found = of("kernel k(x: f32[n]) -> y: f32[n] { y[i] = x[i + 1]; } kernel k(x: f32[n]) -> f32 { 1.0 }");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].in_place, [0]);
+    }
+
+    #[test]
+    fn variables_are_in_small_letters() {
+        let found = of("kernel k(N: i64, n: i64, self: i64, Self: i64, x: f32[m]) -> X: f32[m] { X[i] = x[i]; }");
+        let values = found[0].parameters.iter().chain(&found[0].results);
+        let names: Vec<String> = values.map(|value| value.variable.to_string()).collect();
+        assert_eq!(names, ["n_", "n", "self_", "self__", "x", "x_"]);
     }
 
     #[test]

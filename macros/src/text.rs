@@ -12,8 +12,10 @@ use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 pub struct Text {
     /// The text.
     pub text: String,
-    /// The line of the user's file that the text's first line is; 1 where that is not known.
-    pub line: usize,
+    /// The same, for when the program runs, without what is for readers only if it is on one line.
+    pub code: String,
+    /// The line of the user's file that the text's first line is; none where that is not known: then the code is one line.
+    pub line: Option<usize>,
     pieces: Vec<(Range<usize>, Span)>,
 }
 
@@ -142,6 +144,10 @@ fn laid_out(leaves: &[Leaf]) -> Option<Text> {
             text.push('\n');
             (line, column) = (line + 1, 1);
         }
+        // The places are not those of the text.
+        if (to_line, to_column) < (line, column) {
+            return None;
+        }
         while column < to_column {
             text.push(' ');
             column += 1;
@@ -153,22 +159,25 @@ fn laid_out(leaves: &[Leaf]) -> Option<Text> {
             (line, column) = (line + 1, 1);
         }
     }
-    Some(Text { text, line: first, pieces })
+    Some(Text { code: text.clone(), text, line: Some(first), pieces })
 }
 
 /// The tokens in their order.
 fn joined(leaves: &[Leaf]) -> Text {
-    let mut text = String::new();
+    let (mut text, mut code) = (String::new(), String::new());
     let mut pieces = Vec::with_capacity(leaves.len());
     for leaf in leaves {
         pieces.push(add(&mut text, leaf));
         match leaf {
             Leaf { doc: true, .. } => text.push('\n'),
-            Leaf { joint: true, .. } => {}
-            _ => text.push(' '),
+            _ => {
+                code.push_str(&leaf.text);
+                let between = if leaf.joint { "" } else { " " };
+                [&mut text, &mut code].into_iter().for_each(|text| text.push_str(between));
+            }
         }
     }
-    Text { text, line: 1, pieces }
+    Text { text, code, line: None, pieces }
 }
 
 fn add(text: &mut String, leaf: &Leaf) -> (Range<usize>, Span) {
@@ -176,6 +185,9 @@ fn add(text: &mut String, leaf: &Leaf) -> (Range<usize>, Span) {
     text.push_str(&leaf.text);
     (start..text.len(), leaf.span)
 }
+
+#[cfg(test)]
+mod cases;
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +207,7 @@ mod tests {
             leaf(")", Some((10, 1))),
         ];
         let text = laid_out(&leaves).unwrap();
-        assert_eq!((text.text.as_str(), text.line), ("    /// ä\n    fn f(\n\n)", 7));
+        assert_eq!((text.text.as_str(), text.line), ("    /// ä\n    fn f(\n\n)", Some(7)));
     }
 
     #[test]
@@ -204,6 +216,8 @@ mod tests {
         assert!(laid_out(&leaves).is_none());
         assert_eq!(joined(&leaves).text, "x + ");
         assert!(laid_out(&[leaf("x", None)]).is_none());
+        // Ascending places that are too close are those of something else.
+        assert!(laid_out(&[leaf("kernel", Some((1, 1))), leaf("k", Some((1, 2)))]).is_none());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use cudarc::driver::sys::{
 use libloading::Library;
 
 use crate::error::{Error, Missing};
+use crate::fork::Process;
 
 type Status = c_int;
 
@@ -141,7 +142,7 @@ functions! {
 pub struct Driver {
     functions: Functions,
     /// The process that started it: one forked from it can't use it.
-    process: u32,
+    process: Process,
     /// Never closed.
     _library: ManuallyDrop<Library>,
 }
@@ -160,7 +161,7 @@ fn open() -> Result<Driver, Missing> {
         unsafe { Library::new(*name) }.ok()
     });
     let library = ManuallyDrop::new(library.ok_or(Missing::Driver)?);
-    let driver = Driver { functions: Functions::of(&library)?, process: std::process::id(), _library: library };
+    let driver = Driver { functions: Functions::of(&library)?, process: Process::this(), _library: library };
     // SAFETY: takes no pointer; 0 is the only flag there is.
     match unsafe { (driver.functions.init)(0) } {
         0 => Ok(driver),
@@ -193,7 +194,7 @@ impl Driver {
 
     /// An error in a process that was forked after the driver had been started.
     pub(crate) fn same_process(&self) -> Result<(), Error> {
-        if self.process == std::process::id() { Ok(()) } else { Err(Missing::Forked.into()) }
+        if self.process.is_this() { Ok(()) } else { Err(Missing::Forked.into()) }
     }
 
     /// The newest CUDA version that the driver knows.

@@ -17,6 +17,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod fatbin;
+mod fork;
 pub mod launch;
 pub mod locate;
 pub mod memory;

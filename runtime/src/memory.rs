@@ -62,6 +62,7 @@ impl Memory {
     }
 
     /// So many bytes of it from a place on. That they lie within it is checked where the piece is used.
+    #[inline]
     pub fn piece(&self, offset: usize, bytes: usize) -> Piece<'_> {
         Piece { memory: Some(self), offset, bytes }
     }
@@ -98,11 +99,13 @@ impl Drop for Memory {
 
 impl<'a> Piece<'a> {
     /// A piece that is not on a device: using it is an error.
+    #[inline]
     pub fn elsewhere() -> Piece<'a> {
         Piece { memory: None, offset: 0, bytes: 0 }
     }
 
     /// Its length in bytes.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -110,7 +113,7 @@ impl<'a> Piece<'a> {
     /// Whether it is a piece of this queue's memory.
     pub(crate) fn check(&self, queue: &Queue) -> Result<(), Error> {
         let Some(memory) = self.memory.filter(|memory| memory.queue.is(queue)) else {
-            return Err(misuse("an array of another device"));
+            return Err(misuse("an array of another device, or of this one opened again"));
         };
         match self.offset.checked_add(self.bytes) {
             Some(end) if end <= memory.bytes => Ok(()),
@@ -122,11 +125,13 @@ impl<'a> Piece<'a> {
         self.memory.map(|memory| &*memory.uses)
     }
 
+    #[inline]
     pub(crate) fn pointer(&self) -> CUdeviceptr {
         self.memory.map_or(0, |memory| memory.pointer) + self.offset as CUdeviceptr
     }
 
     /// Whether it starts at a multiple of so many bytes.
+    #[inline]
     pub fn is_aligned(&self, bytes: usize) -> bool {
         self.pointer().is_multiple_of(bytes as CUdeviceptr)
     }

@@ -2,10 +2,13 @@
 
 use std::ffi::c_void;
 
+use cudarc::driver::sys::CUstream;
+
 use crate::device::Device;
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::memory::Piece;
-use crate::queue::Fault;
+use crate::queue::{Fault, Slot, State, Uses};
 use crate::stream::{Event, Stream, misuse};
 
 /// Host bytes that the device reaches by itself; zero at first.
@@ -63,13 +66,12 @@ pub struct Copying {
     // In this order: the wait comes before the memory goes.
     done: Event,
     pinned: Option<Pinned>,
-    stream: Stream,
 }
 
 impl Copying {
     /// Starts a copy to the device; the sizes must be the same.
-    pub fn to_device(stream: Stream, pinned: Pinned, to: Piece) -> Result<Copying, Error> {
-        Copying::start(stream, pinned, to, |driver, stream, pinned, pointer| {
+    pub fn to_device(stream: &Stream, pinned: Pinned, to: Piece) -> Result<Copying, Error> {
+        Copying::start(stream, pinned, to, State::write, |driver, stream, pinned, pointer| {
             // SAFETY: as many bytes on both sides; `Copying` owns the host's until the copy is over, and the device's is freed
             // after all that has been asked of it.
             unsafe { driver.copy_in(pointer, pinned.as_bytes(), stream) }
@@ -77,18 +79,19 @@ impl Copying {
     }
 
     /// Starts a copy from the device; the sizes must be the same.
-    pub fn to_host(stream: Stream, from: Piece, pinned: Pinned) -> Result<Copying, Error> {
-        Copying::start(stream, pinned, from, |driver, stream, pinned, pointer| {
+    pub fn to_host(stream: &Stream, from: Piece, pinned: Pinned) -> Result<Copying, Error> {
+        Copying::start(stream, pinned, from, State::read, |driver, stream, pinned, pointer| {
             // SAFETY: as above.
             unsafe { driver.copy_out(pinned.as_bytes_mut(), pointer, stream) }
         })
     }
 
     fn start(
-        stream: Stream,
+        stream: &Stream,
         mut pinned: Pinned,
         piece: Piece,
-        copy: impl FnOnce(&crate::driver::Driver, cudarc::driver::sys::CUstream, &mut Pinned, u64) -> Result<(), Error>,
+        used: impl FnOnce(&State, &Driver, Slot, Option<&Uses>) -> Result<(), Error>,
+        copy: impl FnOnce(&Driver, CUstream, &mut Pinned, u64) -> Result<(), Error>,
     ) -> Result<Copying, Error> {
         let queue = stream.queue();
         piece.check(queue)?;
@@ -100,13 +103,12 @@ impl Copying {
             Ok(())
         } else {
             let state = queue.lock();
-            // As a write in either direction: simple, and right.
-            state.write(driver, stream.slot(), piece.uses())?;
+            used(&state, driver, stream.slot(), piece.uses())?;
             copy(driver, state.stream(stream.slot()), &mut pinned, piece.pointer())
         };
-        let done = copied.and_then(|()| Event::record(&stream));
+        let done = copied.and_then(|()| Event::record(stream));
         match done {
-            Ok(done) => Ok(Copying { done, pinned: Some(pinned), stream }),
+            Ok(done) => Ok(Copying { done, pinned: Some(pinned) }),
             Err(error) => {
                 // It may have started all the same.
                 let _ = queue.drain();
@@ -123,14 +125,13 @@ impl Copying {
     /// Waits for it, and says whether something has failed; gives the host's side back.
     pub fn wait(mut self) -> Result<Pinned, Fault> {
         self.done.synchronize()?;
-        self.stream.queue().reported()?;
         self.pinned.take().ok_or_else(|| Error::Bug("a copy without its memory".into()).into())
     }
 }
 
 impl Drop for Copying {
     fn drop(&mut self) {
-        if self.pinned.is_some() && self.done.synchronize().is_err() {
+        if self.pinned.is_some() && self.done.wait().is_err() {
             // The device may still write; better to lose the memory than to give it to somebody else.
             std::mem::forget(self.pinned.take());
         }

@@ -183,10 +183,6 @@ impl Queue {
         Ok(Stream::new(self, slot))
     }
 
-    pub(crate) fn hold(&self, slot: Slot) {
-        self.lock().lanes[slot].holders += 1;
-    }
-
     /// Ends the use of a stream.
     pub(crate) fn release(&self, slot: Slot) {
         let mut state = self.lock();
@@ -297,11 +293,15 @@ impl State {
             return Err(misuse("an array whose loan is over"));
         }
         let own = 1 << slot;
-        if uses.after.load(Ordering::Relaxed) & own == 0 {
+        let (after, users) = (uses.after.load(Ordering::Relaxed), uses.users.load(Ordering::Relaxed));
+        if after & own == 0 {
             self.wait(driver, slot, uses.writer.load(Ordering::Relaxed))?;
-            uses.after.fetch_or(own, Ordering::Relaxed);
+            uses.after.store(after | own, Ordering::Relaxed);
         }
-        uses.users.fetch_or(own, Ordering::Relaxed);
+        // Nobody else changes it meanwhile, and most have used it before.
+        if users & own == 0 {
+            uses.users.store(users | own, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -28,12 +28,6 @@ impl Stream {
         queue.adopt(stream.cu_stream(), stream.clone())
     }
 
-    /// Another handle of the same stream.
-    pub fn another(&self) -> Stream {
-        self.queue.hold(self.slot);
-        Stream::new(&self.queue, self.slot)
-    }
-
     /// The queue that it is of.
     pub fn queue(&self) -> &Queue {
         &self.queue
@@ -51,7 +45,7 @@ impl Stream {
     /// Lets what is asked of it from now on wait for all that has been asked of another.
     pub fn wait_for(&self, other: &Stream) -> Result<(), Error> {
         if !self.queue.is(&other.queue) {
-            return Err(misuse("a stream of another device"));
+            return Err(misuse("a stream of another device, or of this one opened again"));
         }
         let driver = self.queue.device().enter()?;
         self.queue.lock().wait(driver, self.slot, other.slot)
@@ -175,18 +169,24 @@ impl Event {
         self.queue.device().enter()?.event_done(self.event)
     }
 
+    /// Waits until the device has passed it, then says whether something has failed: a call, or a check of a kernel.
+    pub fn synchronize(&self) -> Result<(), Fault> {
+        self.wait()?;
+        self.queue.reported()
+    }
+
     /// Waits until the device has passed it.
-    pub fn synchronize(&self) -> Result<(), Error> {
+    pub(crate) fn wait(&self) -> Result<(), Error> {
         self.queue.device().enter()?.event_synchronize(self.event)
     }
 
     /// The device's time since an earlier event of the same device; waits for both.
     pub fn since(&self, earlier: &Event) -> Result<Duration, Error> {
         if !self.queue.is(&earlier.queue) {
-            return Err(misuse("an event of another device"));
+            return Err(misuse("an event of another device, or of this one opened again"));
         }
-        earlier.synchronize()?;
-        self.synchronize()?;
+        earlier.wait()?;
+        self.wait()?;
         let milliseconds = self.queue.device().enter()?.event_elapsed(earlier.event, self.event)?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }

@@ -195,6 +195,14 @@ fn reports_come_with_the_next_wait() {
         stream.read(y.whole(), &mut bytes).unwrap();
         layout.launch(&stream, &[0], &[x.whole()], &[y.whole()]).unwrap();
         assert!(queue.synchronize_all().is_err() && queue.synchronize_all().is_ok());
+        layout.launch(&stream, &[0], &[x.whole()], &[y.whole()]).unwrap();
+        let event = Event::record(&stream).unwrap();
+        assert!(event.synchronize().is_err() && event.synchronize().is_ok());
+        // A watched launch waits itself.
+        queue.watch(true);
+        let fault = layout.launch(&stream, &[0], &[x.whole()], &[y.whole()]).unwrap_err();
+        assert!(matches!(fault.error, Error::IndexOutOfRange { index: -7, .. }), "{}", fault.error);
+        assert!(stream.synchronize().is_ok());
     });
 }
 
@@ -250,18 +258,18 @@ fn pinned_memory_is_copied_while_the_host_goes_on() {
         let mut pinned = Pinned::new(queue.device(), 16).unwrap();
         assert_eq!(pinned.as_bytes(), [0; 16]);
         pinned.as_bytes_mut()[3] = 9;
-        let pinned = Copying::to_device(stream(), pinned, memory.whole()).unwrap().wait().unwrap();
+        let pinned = Copying::to_device(&stream(), pinned, memory.whole()).unwrap().wait().unwrap();
         let mut bytes = [0; 16];
         stream().read(memory.whole(), &mut bytes).unwrap();
         assert_eq!((bytes[3], bytes[4]), (9, 0));
         stream().zero(memory.piece(3, 1)).unwrap();
-        let copying = Copying::to_host(stream(), memory.whole(), pinned).unwrap();
+        let copying = Copying::to_host(&stream(), memory.whole(), pinned).unwrap();
         assert!(copying.is_done().unwrap());
         assert_eq!(copying.wait().unwrap().as_bytes(), [0; 16]);
         // A copy of another size is refused; one that is dropped waits.
-        assert!(Copying::to_device(stream(), Pinned::new(queue.device(), 8).unwrap(), memory.whole()).is_err());
-        drop(Copying::to_host(stream(), memory.whole(), Pinned::new(queue.device(), 16).unwrap()).unwrap());
-        drop(Copying::to_host(stream(), memory.piece(0, 0), Pinned::new(queue.device(), 0).unwrap()).unwrap());
+        assert!(Copying::to_device(&stream(), Pinned::new(queue.device(), 8).unwrap(), memory.whole()).is_err());
+        drop(Copying::to_host(&stream(), memory.whole(), Pinned::new(queue.device(), 16).unwrap()).unwrap());
+        drop(Copying::to_host(&stream(), memory.piece(0, 0), Pinned::new(queue.device(), 0).unwrap()).unwrap());
     });
 }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask gpu --bundle DIR`: a folder that runs the device tests on a machine that has a GPU and no Rust.
 //!
 //! It holds the `gpukc` program, the tests of the feature `device` as stripped executables, the cases and snapshots that they
-//! read, the examples, `run.sh`, and `verify.sh`, which it calls: every schedule against the reference, under sanitizers too. NVRTC is found there as for users (`GPUKC_NVRTC` names one, `./gpukc setup` fetches one).
+//! read, the examples, `calls`, which measures calls from Rust, `run.sh`, and `verify.sh`, which it calls: every schedule against
+//! the reference, under sanitizers too. NVRTC is found there as for users (`GPUKC_NVRTC` names one, `./gpukc setup` fetches one).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,12 +25,17 @@ for test in bin/*; do
 done
 echo "== an example"
 ./gpukc run examples/reduce.gk --in x=rand:8000000 --device cuda || failed=1
-./verify.sh ./gpukc || failed=1
+echo "== calls from Rust"
+./calls || failed=1
+CALLS=./calls ./verify.sh ./gpukc || failed=1
 exit $failed
 "#;
 
 /// `gpukc verify` over all programs, plain and under compute-sanitizer.
 pub const VERIFY: &str = include_str!("verify.sh");
+
+/// Builds what measures calls from Rust.
+pub const CALLS: &[&str] = &["build", "--release", "--bench", "calls"];
 
 /// Builds and fills `folder`, which must be new or a bundle of before.
 pub fn bundle(folder: &Path) -> Result<()> {
@@ -55,8 +61,8 @@ pub fn bundle(folder: &Path) -> Result<()> {
         "nvrtc",
     ])?;
     let _ = fs::remove_dir_all(&folder);
-    for file in &program {
-        place(file, &folder.join("gpukc"))?;
+    for (files, name) in [(&program, "gpukc"), (&built(CALLS)?, "calls")] {
+        files.iter().try_for_each(|file| place(file, &folder.join(name)))?;
     }
     for file in &tests {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -16,7 +16,8 @@ cargo xtask accept [FILTER]      write the snapshots of the cases whose name con
 cargo xtask stress SECONDS       processes that fill one cache and are killed meanwhile, for so long
 cargo xtask fuzz TARGET [--inputs N] [--jobs J]    mutated inputs for parser, checker, formatter, compiler, npy or cache
 cargo xtask release              packages, installation, the oldest Rust, other systems
-cargo xtask gpu                  the device tests on this machine's GPU, and gpukc verify there, under compute-sanitizer too
+cargo xtask gpu                  the device tests on this machine's GPU, what calls from Rust cost, and gpukc verify there, under
+                                 compute-sanitizer too
 cargo xtask gpu --bundle DIR     a folder that runs them on a machine without Rust: copy it there, then ./run.sh
 ";
 

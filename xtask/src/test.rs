@@ -28,17 +28,19 @@ pub fn fuzz(arguments: &[&str]) -> Result<()> {
     run(cargo(&["run", "--release", "--package", "gpukc-fuzz", "--"]).args(arguments))
 }
 
-/// The tests of the feature `device` on this machine's GPU, and every schedule against the reference.
+/// The tests of the feature `device` on this machine's GPU, what calls from Rust cost, and every schedule against the reference.
 pub fn gpu() -> Result<()> {
     let nvrtc = nvrtc::provide()?;
     let mut tests = cargo(&["test", "--release", "--workspace", "--features", "device"]);
     tests.args(["--test", "device", "--test", "face_device", "--test", "nvrtc"]);
     let tested = run(with(nvrtc.clone(), &mut tests));
+    let calls = bundle::built(bundle::CALLS)?.pop().ok_or("nothing was built that calls")?;
+    let measured = run(with(nvrtc.clone(), &mut Command::new(&calls)));
     let program = bundle::built(&["build", "--release", "--package", "gpukc-cli"])?.pop().ok_or("no gpukc was built")?;
     let mut verify = Command::new("bash");
-    verify.args(["-c", bundle::VERIFY, "verify.sh"]).arg(program).current_dir(root());
+    verify.args(["-c", bundle::VERIFY, "verify.sh"]).arg(program).env("CALLS", calls).current_dir(root());
     let verified = run(with(nvrtc, &mut verify));
-    tested.and(verified)
+    tested.and(measured).and(verified)
 }
 
 fn with(nvrtc: Option<std::ffi::OsString>, command: &mut Command) -> &mut Command {

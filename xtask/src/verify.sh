@@ -3,6 +3,8 @@
 # compute-sanitizer is found, again under each of its tools, with fewer calls.
 #
 #   verify.sh GPUKC [SECONDS [RUN...]]      SECONDS for each run, 240; RUNs: plain memcheck racecheck initcheck synccheck
+#
+# CALLS names the executable of benches/calls.rs, whose streams then run under memcheck as well.
 set -uo pipefail
 gpukc=$1
 seconds=${2:-240}
@@ -25,6 +27,9 @@ for run in "${runs[@]}"; do
     echo "no compute-sanitizer here: neither on the path nor below \$CUDA_PATH, \$CUDA_HOME, /usr/local/cuda, /opt/cuda"
   else
     "$sanitizer" --tool "$run" --error-exitcode 1 "$gpukc" verify --device cuda --calls 6 --seconds "$seconds" "${files[@]}" || failed=1
+    if [ "$run" = memcheck ] && [ -n "${CALLS:-}" ]; then
+      "$sanitizer" --tool memcheck --error-exitcode 1 "$CALLS" streams || failed=1
+    fi
   fi
 done
 exit $failed

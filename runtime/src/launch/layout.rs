@@ -9,6 +9,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUfunction};
 use gpukc_codegen::kernel::{Argument, Kernel};
 use gpukc_dsl::program::ArrayId;
 use gpukc_dsl::source::Source;
+use smallvec::SmallVec;
 
 use super::prepare::{grid_of, size_value};
 use super::{Call, Program};
@@ -172,11 +173,14 @@ impl Layout {
         &self.loaded
     }
 
-    /// Enqueues a call: scalars as their bits in the kernel's order; the arrays that are read, then those that are written.
+    /// Enqueues a call: scalars as their bits in the kernel's order; the arrays that are read, then those that are written. In a
+    /// watched queue it waits, and says whether a check has failed.
     pub fn launch(&self, stream: &Stream, scalars: &[u64], reads: &[Piece], writes: &[Piece]) -> Result<(), Fault> {
         self.check(stream, scalars, reads, writes)
             .and_then(|()| self.enqueue(stream, scalars, reads, writes))
-            .map_err(|error| self.loaded.fault(error))
+            .map_err(|error| self.loaded.fault(error))?;
+        let queue = &self.loaded.queue;
+        if queue.is_watched() { queue.reported() } else { Ok(()) }
     }
 
     /// How long the driver's own launches take the host, the arguments being in place: what a call is measured against. Makes each
@@ -237,7 +241,7 @@ impl Layout {
     fn check(&self, stream: &Stream, scalars: &[u64], reads: &[Piece], writes: &[Piece]) -> Result<(), Error> {
         let queue = &self.loaded.queue;
         if !stream.queue().is(queue) {
-            return Err(misuse("a stream of another device"));
+            return Err(misuse("a stream of another device, or of this one opened again"));
         }
         if scalars.len() != self.scalars || writes.len() != self.results || reads.len() + writes.len() != self.bytes.len() {
             return Err(Error::Bug("a call of another kind than was laid out".into()));
@@ -311,27 +315,9 @@ impl Scratch {
     }
 }
 
-/// So many arguments need no allocation.
-const FEW: usize = 48;
-
-/// Gives pointers to the values of a launch, as the driver takes them.
+/// Gives pointers to the values of a launch, as the driver takes them. Allocates nothing unless they are many.
 fn with_values<T>(values: impl ExactSizeIterator<Item = u64>, launch: impl FnOnce(&mut [*mut c_void]) -> T) -> T {
-    let count = values.len();
-    let (mut few, mut many) = ([0u64; FEW], Vec::new());
-    let storage: &mut [u64] = if count <= FEW {
-        &mut few[..count]
-    } else {
-        many.resize(count, 0);
-        &mut many
-    };
-    storage.iter_mut().zip(values).for_each(|(place, value)| *place = value);
-    let base = storage.as_mut_ptr();
-    let pointer = |at: usize| base.wrapping_add(at).cast::<c_void>();
-    if count <= FEW {
-        let mut pointers = [std::ptr::null_mut(); FEW];
-        pointers[..count].iter_mut().enumerate().for_each(|(at, place)| *place = pointer(at));
-        launch(&mut pointers[..count])
-    } else {
-        launch(&mut (0..count).map(pointer).collect::<Vec<_>>())
-    }
+    let mut storage: SmallVec<[u64; 64]> = values.collect();
+    let mut pointers: SmallVec<[*mut c_void; 64]> = storage.iter_mut().map(|value| (value as *mut u64).cast()).collect();
+    launch(&mut pointers)
 }

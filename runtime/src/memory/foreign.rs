@@ -6,7 +6,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
 use super::Memory;
 use crate::error::Error;
-use crate::queue::{Queue, Uses};
+use crate::queue::{Fault, Queue, Uses};
 use crate::stream::misuse;
 
 impl Memory {
@@ -23,11 +23,12 @@ impl Memory {
     }
 
     /// Gives cudarc's memory back, after all that has been asked of it here; none if it is not of that kind.
-    pub fn into_cudarc<T>(mut self) -> Result<Option<CudaSlice<T>>, Error>
+    pub fn into_cudarc<T>(mut self) -> Result<Option<CudaSlice<T>>, Fault>
     where
         CudaSlice<T>: Send + Sync + 'static,
     {
         self.queue.drain()?;
+        self.queue.reported()?;
         match self.owner.take().map(|owner| owner.downcast::<CudaSlice<T>>()) {
             Some(Ok(slice)) => {
                 // Dropping what is left frees nothing.
@@ -43,7 +44,7 @@ impl Memory {
     }
 
     /// Lends cudarc's memory to `use_it`, to be read. Whatever becomes of it there, it can't be used afterwards.
-    pub fn lend<T, R>(queue: &Queue, slice: &CudaSlice<T>, use_it: impl FnOnce(Memory) -> R) -> Result<R, Error> {
+    pub fn lend<T, R>(queue: &Queue, slice: &CudaSlice<T>, use_it: impl FnOnce(Memory) -> R) -> Result<R, Fault> {
         let stream = slice.stream();
         check(queue, stream)?;
         let pointer = slice.device_ptr(stream).0;
@@ -54,7 +55,7 @@ impl Memory {
     }
 
     /// Lends cudarc's memory to `use_it`. Whatever becomes of it there, it can't be used afterwards.
-    pub fn lend_mut<T, R>(queue: &Queue, slice: &mut CudaSlice<T>, use_it: impl FnOnce(Memory) -> R) -> Result<R, Error> {
+    pub fn lend_mut<T, R>(queue: &Queue, slice: &mut CudaSlice<T>, use_it: impl FnOnce(Memory) -> R) -> Result<R, Fault> {
         let stream = slice.stream();
         check(queue, stream)?;
         let pointer = slice.device_ptr(stream).0;
@@ -89,9 +90,10 @@ impl Loan {
         Loan { queue: memory.queue.clone(), uses: memory.uses.clone() }
     }
 
-    fn end_after<R>(self, use_it: impl FnOnce() -> R) -> Result<R, Error> {
+    fn end_after<R>(self, use_it: impl FnOnce() -> R) -> Result<R, Fault> {
         let result = use_it();
         self.queue.end_loan(&self.uses)?;
+        self.queue.reported()?;
         Ok(result)
     }
 }
