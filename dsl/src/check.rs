@@ -20,6 +20,7 @@ mod operators;
 mod order;
 mod ranges;
 mod reduce;
+mod regions;
 mod statement;
 mod unknown;
 mod visit;

@@ -2,7 +2,7 @@
 
 use gpukc_dsl::call::{CallArgument, bind};
 use gpukc_dsl::check::check;
-use gpukc_dsl::program::{ConditionReason, Kernel, Literal};
+use gpukc_dsl::program::{ConditionReason, Kernel, Literal, print};
 use gpukc_dsl::source::Source;
 use gpukc_dsl::types::Type;
 
@@ -272,4 +272,31 @@ fn kernels_that_expand_without_end_are_refused() {
     }
     let problems = check(&Source::new("test", text)).problems;
     assert!(problems.first().is_some_and(|problem| problem.code.0 == 607), "{problems:?}");
+}
+
+#[test]
+fn u64_subscripts_by_a_rule_stay_what_they_are() {
+    // As i64 they would be below 0: `clamp` would find the first element, and the others some other.
+    let text = "kernel f(x: i64[n], k: u64[m]) -> (a: i64[m], b: i64[m], c: i64[m], d: i64[m]) {\n\
+        a[i] = x[k[i] | clamp]; b[i] = x[k[i] | wrap]; c[i] = x[k[i] | symmetric]; d[i] = x[k[i] | mirror];\n}";
+    let printed = |text: &str| print::print(&check(&Source::new("test", text)).program.expect("a program"));
+    let ranges = printed("kernel f(x: f32[n], a: u64) -> f32 { sum[j in 0..a if j < n] x[j] }");
+    assert!(ranges.contains("min(a, 9223372036854775807"), "{ranges}");
+    let program = printed(text);
+    for wanted in ["min(k[i], 9223372036854775807", "k[i] % (n as u64)", "k[i] % ((n as u64) * 2", "% ((n as u64) * 2"] {
+        assert!(program.contains(wanted), "{wanted}\n{program}");
+    }
+}
+
+#[test]
+fn u64_subscripts_are_proved() {
+    for text in [
+        "kernel f(x: f32[8], k: u64[n]) -> y: f32[n] { y[i] = x[k[i] % 8]; }",
+        "kernel f(x: f32[8], k: u64[n]) -> y: f32[n] { y[i] = x[min(k[i], 7)]; }",
+        "kernel f(x: f32[256], k: u64[n]) -> y: f32[n] { y[i] = x[k[i] >> 56]; }",
+        "kernel f(x: f32[16], k: u64[n]) -> y: f32[n] { y[i] = x[k[i] & 15]; }",
+        "kernel f(x: f32[n]) -> y: f32[n] { y[i] = x[i as u64]; }",
+    ] {
+        assert!(!asks_the_call(&kernel(text)), "{text}");
+    }
 }

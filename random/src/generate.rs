@@ -234,6 +234,34 @@ impl Making {
         self.kernel.statements.push(Statement { attribute: None, form, name: name.to_owned(), left, ty, value });
     }
 
+    /// Defines a result or a `let`.
+    pub(crate) fn define(&mut self, over: &[Variable], shape: &[Extent], ty: Type, value: Expr, intermediate: bool) -> String {
+        self.use_dims(shape);
+        let names = |v: &Variable| v.name.clone();
+        let value = if value.ty == ty || value.ty == Type::F32 && ty.is_float() { value } else { value.cast(ty) };
+        let name = if intermediate {
+            let name = self.fresh("t");
+            let left = over.iter().zip(shape).map(|(v, extent)| {
+                let end = self.text(extent);
+                if self.is_implied(&value, &v.name) { v.name.clone() } else { format!("{} in 0..{end}", v.name) }
+            });
+            let left = left.collect();
+            self.push(Form::Let, &name, left, Some(ty), value);
+            name
+        } else {
+            let name = self.result(ty, shape);
+            let left: Vec<String> = over.iter().map(names).collect();
+            if !left.is_empty() && self.rng.one_in(6) {
+                self.in_parts(&name, left, shape, value);
+            } else {
+                self.push(Form::Define, &name, left, None, value);
+            }
+            name
+        };
+        self.readable(&name, ty, shape);
+        name
+    }
+
     /// Makes an array readable by the statements that follow.
     pub(crate) fn readable(&mut self, name: &str, ty: Type, shape: &[Extent]) {
         self.arrays.push(Array { name: name.to_owned(), ty, shape: shape.to_vec(), indexes: None });

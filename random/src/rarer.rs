@@ -14,7 +14,7 @@ fn plus(index: &str, more: &str) -> Subscript {
 impl Making {
     /// A statement of a rarer form.
     pub(crate) fn rarer(&mut self) {
-        match self.rng.below(9) {
+        match self.rng.below(10) {
             0 => self.concatenated(),
             1 => self.reversed(),
             2 => self.every_second(),
@@ -23,6 +23,7 @@ impl Making {
             5 => self.many_dimensions(),
             6 => self.in_f64(),
             7 => self.hinted(),
+            8 => self.triangular(),
             _ => self.by_row_and_all(),
         }
     }
@@ -70,6 +71,24 @@ impl Making {
         let name = self.result(ty, std::slice::from_ref(&extent));
         self.push(Form::Define, &name, vec![format!("{own} - 1 - {}", v.name)], None, read(&x, ty, &[&v.name]));
         self.readable(&name, ty, &[extent]);
+    }
+
+    /// One thing below the diagonal, another one above.
+    fn triangular(&mut self) {
+        let ty = self.some_type();
+        let extent = Extent::Dim(self.rng.below(3));
+        let own = self.text(&extent);
+        let shape = [extent.clone(), extent.clone()];
+        let x = self.parameter(ty, &shape);
+        let (i, j) = (self.fresh("e"), self.fresh("e"));
+        let end = self.rng.pick(&["", " + 1"]);
+        let cut = format!("{i}{end}");
+        let over = [&i, &j].map(|name| Variable { name: name.clone(), values: Values::All(extent.clone()) });
+        let value = if self.rng.one_in(2) { read(&x, ty, &[&i, &j]) } else { self.expr(ty, &over, 2).cast(ty) };
+        let name = self.result(ty, &shape);
+        self.push(Form::Define, &name, vec![i.clone(), format!("{j} in 0..{cut}")], None, value);
+        self.push(Form::Define, &name, vec![i.clone(), format!("{j} in {cut}..{own}")], None, read(&x, ty, &[&j, &i]));
+        self.readable(&name, ty, &shape);
     }
 
     /// Half of the elements, or sums of pairs.

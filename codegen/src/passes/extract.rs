@@ -44,7 +44,7 @@ pub fn into_let(kernel: &mut Kernel, facts: &Facts, root: ExprId, scope: &[Range
 
 /// Whether every read below `root` is in range whatever other ranges are empty: it follows from the variable that it is, if that is
 /// one of these or bound below `root`. What a proof or the user has assumed besides may be that there is something to evaluate.
-fn reads_regardless(kernel: &Kernel, facts: &Facts, root: ExprId, variables: &[Ranged]) -> bool {
+pub fn reads_regardless(kernel: &Kernel, facts: &Facts, root: ExprId, variables: &[Ranged]) -> bool {
     let mut bound = variables.to_vec();
     let mut reads = Vec::new();
     walk::walk(kernel, root, &mut |id| {

@@ -9,12 +9,16 @@
 //! Left where they stand: the scan that already makes up a plain statement, one whose variables have ranges that depend on other
 //! variables or on data, and a guarded one that can report an index.
 
-use gpukc_dsl::program::{Attributes, Bounds, Expr, ExprId, ExprKind, Kernel, Literal, Order, Ranged, Statement, StatementKind};
+use gpukc_dsl::program::{
+    Attributes, Bounds, Direction, Expr, ExprId, ExprKind, Kernel, Literal, Order, Ranged, Statement, StatementKind,
+};
 use gpukc_dsl::types::Type;
 
 use super::extract;
 use crate::facts::Facts;
+use crate::formula::Formula;
 use crate::lower::is_plain;
+use crate::size;
 use crate::walk;
 
 /// Runs the pass.
@@ -75,16 +79,35 @@ fn scans(kernel: &Kernel, statement: &Statement) -> Vec<Place> {
     found
 }
 
-fn hoist(kernel: &mut Kernel, facts: &Facts, place: Place, attributes: &Attributes) -> Option<Statement> {
-    if place.guarded {
+fn hoist(kernel: &mut Kernel, facts: &Facts, mut place: Place, attributes: &Attributes) -> Option<Statement> {
+    let early = start_early(kernel, facts, &mut place);
+    let own = extract::variables(kernel, facts, place.root, &place.scope).map(|(own, _)| own);
+    let further = early && !own.as_ref().is_some_and(|own| extract::reads_regardless(kernel, facts, place.root, own));
+    if place.guarded || further {
         let reads = walk::reads(kernel, place.root);
-        let possible = extract::variables(kernel, facts, place.root, &place.scope).is_some();
+        let possible = own.is_some();
         if !possible || !reads.iter().all(|read| can_be_made_safe(kernel, *read)) {
             return None;
         }
         reads.into_iter().for_each(|read| make_safe(kernel, read));
     }
     extract::into_let(kernel, facts, place.root, &place.scope, attributes)
+}
+
+/// A scan from the first term on whose elements begin later has all elements from 0 on; what is in front of those that are asked
+/// for takes some of their terms. Says whether there are any.
+fn start_early(kernel: &mut Kernel, facts: &Facts, place: &mut Place) -> bool {
+    let ExprKind::Reduce(reduce) = &kernel.exprs[place.root].kind else { return false };
+    let Order::Scan(scan) = &reduce.order else { return false };
+    let (along, forward) = (scan.along, scan.direction == Direction::Forward);
+    let Some(range) = place.scope.iter_mut().find(|v| v.variable == along && forward) else { return false };
+    let zero = Formula::Constant(0);
+    if size::formula(kernel, facts, range.lo).is_none_or(|lo| lo == zero) {
+        return false;
+    }
+    let span = kernel.exprs[range.lo].span;
+    range.lo = kernel.exprs.push(Expr { kind: ExprKind::Literal(Literal::Int(0)), ty: Type::I64, span });
+    true
 }
 
 fn can_be_made_safe(kernel: &Kernel, read: ExprId) -> bool {

@@ -90,14 +90,17 @@ fn shown(name: &str, index: &[i128]) -> String {
     if index.is_empty() { name.to_string() } else { format!("{name}[{}]", index.join(", ")) }
 }
 
-/// What is wrong, by trying small extents.
+/// What is wrong.
 fn problem(kernel: &Kernel, array: ArrayId, defines: &[&Statement]) -> Diagnostic {
+    by_example(kernel, array, defines).unwrap_or_else(|| undecided(kernel, &kernel.arrays[array].name, defines))
+}
+
+/// What is wrong, by trying small extents.
+pub(crate) fn by_example(kernel: &Kernel, array: ArrayId, defines: &[&Statement]) -> Option<Diagnostic> {
     let name = &kernel.arrays[array].name;
-    match try_small(kernel, array, defines) {
-        Some(Found::Twice { first, second, index, when }) => {
-            twice(kernel, array, defines[first], defines[second], Some((&index, when)))
-        }
-        Some(Found::Missing { index, when }) => {
+    Some(match try_small(kernel, array, defines)? {
+        Found::Twice { first, second, index, when } => twice(kernel, array, defines[first], defines[second], Some((&index, when))),
+        Found::Missing { index, when } => {
             let message = format!("nothing defines `{}`{when}", shown(name, &index));
             let last = defines.last().map_or(kernel.span, |statement| statement.span);
             let mut problem = Diagnostic::error(codes::NOT_COVERED, last, message, "does not define all elements");
@@ -106,14 +109,13 @@ fn problem(kernel: &Kernel, array: ArrayId, defines: &[&Statement]) -> Diagnosti
             }
             problem.help(format!("together, the statements must define every element of `{name}`"))
         }
-        Some(Found::Outside { statement, axis, index, when }) => {
+        Found::Outside { statement, axis, index, when } => {
             let statement = defines[statement];
             let span = statement.subscripts.get(axis).map_or(statement.span, |subscript| kernel.exprs[subscript.index].span);
             let message = format!("this defines `{}`{when}, which is no element", shown(name, &index));
             Diagnostic::error(codes::OUT_OF_RANGE, span, message, "outside of the array").help("rule it out with `where`")
         }
-        None => undecided(kernel, name, defines),
-    }
+    })
 }
 
 /// Neither proved nor refuted: a subscript is not affine, or the parts do not fit together in a way that is understood.

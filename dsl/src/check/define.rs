@@ -2,7 +2,7 @@
 
 use super::infer::Ty;
 use super::lower::Lower;
-use super::{bounds, cover, order, walk};
+use super::{bounds, cover, order, regions, walk};
 use crate::diagnostic::{Diagnostic, codes};
 use crate::program::*;
 use crate::prover::{self, effort};
@@ -176,7 +176,9 @@ impl Lower<'_> {
     /// Whether the statements of an array define every element exactly once; reports what is missing or twice.
     fn covered(&mut self, array: ArrayId) -> bool {
         let statements = self.defined[array.index()].statements.clone();
-        match cover::check(&self.kernel, array, &statements) {
+        let dependent = statements.iter().any(|&number| regions::is_dependent(&self.kernel, &self.kernel.statements[number]));
+        let problem = if dependent { self.join(array, &statements) } else { cover::check(&self.kernel, array, &statements) };
+        match problem {
             None => true,
             Some(problem) => {
                 self.report(problem);

@@ -8,7 +8,7 @@ use crate::ast::{self, ExprKind as Ast};
 use crate::diagnostic::{Diagnostic, codes};
 use crate::program::{ArrayId, Bounds, ExprId, ExprKind, Literal, Subscript};
 use crate::source::Span;
-use crate::types::{Type, UnaryOp};
+use crate::types::{BinaryOp, Builtin, Type, UnaryOp};
 
 /// An expression without the parentheses around it.
 pub(crate) fn unparenthesized(mut e: &ast::Expr) -> &ast::Expr {
@@ -80,7 +80,7 @@ impl<'c> Lower<'c> {
                 let id = self.push(ExprKind::Scalar(scalar), Ty::Known(ty), span);
                 self.float_leaf(id)
             }
-            Binding::Variable(_) if self.place == Place::Header => self.not_constant(span),
+            Binding::Variable(_) if self.place == Place::Header && !self.earlier_known => self.not_constant(span),
             Binding::Variable(variable) => self.push(ExprKind::Variable(variable), Ty::Known(Type::I64), span),
             Binding::Local(local) => {
                 let ty = self.local_tys.get(local.index()).copied().unwrap_or(Ty::Poison);
@@ -197,7 +197,8 @@ impl<'c> Lower<'c> {
             return self.poison(span);
         }
         let readable = self.readable(id, array.span);
-        let typed: Vec<Option<Subscript>> = subscripts.iter().map(|subscript| self.subscript(id, subscript)).collect();
+        let typed: Vec<Option<Subscript>> =
+            subscripts.iter().enumerate().map(|(axis, subscript)| self.subscript(id, axis, subscript)).collect();
         let Some(typed) = typed.into_iter().collect::<Option<Vec<_>>>().filter(|_| readable) else {
             return self.poison(span);
         };
@@ -231,7 +232,7 @@ impl<'c> Lower<'c> {
     }
 
     /// A subscript of a read.
-    fn subscript(&mut self, array: ArrayId, subscript: &ast::Subscript) -> Option<Subscript> {
+    fn subscript(&mut self, array: ArrayId, axis: usize, subscript: &ast::Subscript) -> Option<Subscript> {
         let index = self.subscript_index(&subscript.index);
         let bounds = match &subscript.rule {
             None => Bounds::Checked,
@@ -251,7 +252,45 @@ impl<'c> Lower<'c> {
             },
             Some(ast::Rule::Value(value)) => self.boundary_value(array, value)?,
         };
-        index.map(|index| Subscript { index, bounds })
+        index.map(|index| Subscript { index: self.within_i64(index, &bounds, array, axis), bounds })
+    }
+
+    /// A u64 as i64: values that i64 does not have become its largest, which is beyond every array as they are.
+    fn at_most_i64(&mut self, id: ExprId) -> ExprId {
+        let span = self.span(id);
+        let most = self.push(ExprKind::Literal(Literal::Int(i128::from(i64::MAX))), Ty::Known(Type::U64), span);
+        let least = self.push(ExprKind::Builtin(Builtin::Min, vec![id, most]), Ty::Known(Type::U64), span);
+        self.cast(least, Type::I64)
+    }
+
+    /// A subscript whose type may have been u64: a rule that turns back finds the element of the value that it was.
+    pub(crate) fn within_i64(&mut self, index: ExprId, bounds: &Bounds, array: ArrayId, axis: usize) -> ExprId {
+        let ExprKind::Cast(least) = self.kernel.exprs[index].kind else { return index };
+        let (Ty::Known(Type::U64), ExprKind::Builtin(Builtin::Min, operands)) = (self.ty(least), &self.kernel.exprs[least].kind)
+        else {
+            return index;
+        };
+        let (&[value, _], Some(&extent)) = (operands.as_slice(), self.kernel.arrays[array].shape.get(axis)) else { return index };
+        let span = self.span(index);
+        let u64_literal = |l: &mut Self, value: i128| l.push(ExprKind::Literal(Literal::Int(value)), Ty::Known(Type::U64), span);
+        let extent = self.cast(extent, Type::U64);
+        let two = u64_literal(self, 2);
+        let binary = |l: &mut Self, op, a, b| l.push(ExprKind::Binary(op, a, b), Ty::Known(Type::U64), span);
+        let value = match bounds {
+            Bounds::Wrap => binary(self, BinaryOp::Rem, value, extent),
+            Bounds::Symmetric => {
+                let period = binary(self, BinaryOp::Mul, extent, two);
+                binary(self, BinaryOp::Rem, value, period)
+            }
+            // The period of one element is 0, and the remainder by it.
+            Bounds::Mirror => {
+                let both = binary(self, BinaryOp::Mul, extent, two);
+                let period = binary(self, BinaryOp::Sub, both, two);
+                binary(self, BinaryOp::Rem, value, period)
+            }
+            _ => return index,
+        };
+        self.cast(value, Type::I64)
     }
 
     fn boundary_value(&mut self, array: ArrayId, value: &ast::Expr) -> Option<Bounds> {
@@ -307,6 +346,7 @@ impl<'c> Lower<'c> {
             }
         }
         match self.decide(id)? {
+            Type::U64 => Some(self.at_most_i64(id)),
             ty if ty.is_integer() => Some(self.cast(id, Type::I64)),
             ty => {
                 let text = self.text(e.span).to_string();

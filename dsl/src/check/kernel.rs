@@ -47,6 +47,7 @@ impl Lower<'_> {
         }
         if !self.failed_since(0) && !self.poisoned {
             self.check_results();
+            self.take_joined();
         }
         let failed = self.failed_since(0) || self.poisoned;
         if cfg!(debug_assertions) && !failed {

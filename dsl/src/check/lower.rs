@@ -80,6 +80,10 @@ pub(crate) struct Lower<'c> {
     pub(crate) unknown: std::collections::BTreeSet<String>,
     /// What each array of the kernel is defined by, while it is checked.
     pub(crate) defined: Vec<super::define::Defined>,
+    /// Definitions that stand for several.
+    pub(crate) joined: Vec<super::regions::Joined>,
+    /// Whether a range may depend on variables that stand before it on the left side.
+    pub(crate) earlier_known: bool,
 }
 
 impl<'c> Lower<'c> {
@@ -112,6 +116,8 @@ impl<'c> Lower<'c> {
             poisoned: false,
             unknown: std::collections::BTreeSet::new(),
             defined: Vec::new(),
+            joined: Vec::new(),
+            earlier_known: false,
         }
     }
 

@@ -87,10 +87,13 @@ impl Lower<'_> {
                 self.wrong_rank(array, target.name.span, target.span, subscripts.len());
             }
         }
+        let outside = std::mem::replace(&mut self.earlier_known, op.is_none());
         let variables = self.left_variables(array, subscripts, value);
+        self.earlier_known = outside;
         let failed = self.failed_since(mark);
         self.current = array;
-        let left: Vec<Option<Subscript>> = subscripts.iter().map(|subscript| self.left_subscript(subscript, op)).collect();
+        let left: Vec<Option<Subscript>> =
+            subscripts.iter().enumerate().map(|(axis, subscript)| self.left_subscript(array, axis, subscript, op)).collect();
         let id = self.expr(value);
         self.current = None;
         let stored = array.and_then(|array| {
@@ -208,7 +211,13 @@ impl Lower<'_> {
         }
     }
 
-    fn left_subscript(&mut self, subscript: &ast::Subscript, op: Option<AccumulateOp>) -> Option<Subscript> {
+    fn left_subscript(
+        &mut self,
+        array: Option<ArrayId>,
+        axis: usize,
+        subscript: &ast::Subscript,
+        op: Option<AccumulateOp>,
+    ) -> Option<Subscript> {
         let index = self.subscript_index(&subscript.index);
         let bounds = match (&subscript.rule, op) {
             (None, None) => Bounds::Proved,
@@ -240,7 +249,10 @@ impl Lower<'_> {
                 return None;
             }
         };
-        index.map(|index| Subscript { index, bounds })
+        index.map(|index| match array {
+            Some(array) => Subscript { index: self.within_i64(index, &bounds, array, axis), bounds },
+            None => Subscript { index, bounds },
+        })
     }
 
     /// Names on a left side that nothing in scope defines, in order of appearance.

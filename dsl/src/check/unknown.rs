@@ -101,6 +101,16 @@ impl Lower<'_> {
         let whole = Span { start: closed.body.start, end };
         let head = self.text(Span { start: closed.reduction.start, end: closed.body.start }).trim_end().to_string();
         let (open, close) = (Span { start: whole.start, end: whole.start }, Span { start: whole.end, end: whole.end });
+        // One pair of parentheses takes in every place that was left out.
+        let same = |problem: &&mut Diagnostic| {
+            problem.code.0 == codes::OUTSIDE_TERM && problem.labels.get(1).is_some_and(|label| label.span == closed.body)
+        };
+        if let Some(said) = self.problems.iter_mut().find(same) {
+            if let Some((place, _)) = said.suggestions.first_mut().and_then(|suggestion| suggestion.edits.get_mut(1)) {
+                *place = (*place).max(close);
+            }
+            return;
+        }
         self.report(
             Diagnostic::error(
                 codes::OUTSIDE_TERM,
