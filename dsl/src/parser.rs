@@ -73,8 +73,10 @@ fn cut(text: &str, scan: &mut Scan) -> Vec<(Places, Vec<String>)> {
     if !tokens.is_empty() {
         starts.push(0);
     }
-    starts.extend((1..tokens.len()).filter_map(|at| item_start(text, tokens, at)).filter(|&start| start > 0));
-    starts.dedup();
+    for at in 1..tokens.len() {
+        let last = starts.last().copied().unwrap_or(0);
+        starts.extend(item_start(text, tokens, last, at).filter(|&start| start > last));
+    }
     let mut items = Vec::new();
     let mut comments = scan.comments.iter_mut().peekable();
     for (nth, &start) in starts.iter().enumerate() {
@@ -101,20 +103,21 @@ fn is_item_keyword(word: &str) -> bool {
     matches!(word, "kernel" | "fn" | "const")
 }
 
-/// If an item's keyword stands at `at`: where the item, attributes included, starts. The words are reserved, so they can only
-/// be misplaced as names, which is what most of this rules out.
-fn item_start(text: &str, tokens: &[Token], at: usize) -> Option<usize> {
+/// If an item's keyword stands at `at`: where the item, attributes included, starts; `last` is where the one before it does. The
+/// words are reserved, so they can only be misplaced as names, which is what most of this rules out.
+fn item_start(text: &str, tokens: &[Token], last: usize, at: usize) -> Option<usize> {
     let word = |at: usize| tokens.get(at).map_or("", |token| &text[token.span.range()]);
     if !is_item_keyword(word(at)) {
         return None;
     }
     let mut start = at;
     // `@name` or `@name(…)` before it
-    while start >= 2 {
+    while start >= last + 2 {
         let mut name = start - 1;
         if word(name) == ")" {
-            let open = tokens[..name].iter().rposition(|token| &text[token.span.range()] == "(")?;
-            name = open.checked_sub(1)?;
+            let open = tokens[last..name].iter().rposition(|token| &text[token.span.range()] == "(");
+            let Some(open) = open.filter(|&open| open > 0) else { break };
+            name = last + open - 1;
         }
         if name == 0 || tokens[name].kind != Kind::Word || word(name - 1) != "@" {
             break;

@@ -96,6 +96,11 @@ impl Stop<'_, '_> {
     fn spans(&self, from: usize, to: usize) -> Span {
         self.span(from).to(self.span(to))
     }
+    /// From a token up to where another begins, which may not be there.
+    fn up_to(&self, from: usize, next: usize) -> Span {
+        let from = self.span(from);
+        Span { end: self.span(next).start.max(from.end), ..from }
+    }
     fn text(&self, from: usize, to: usize) -> &str {
         if from > to { "" } else { &self.context.text[self.spans(from, to).range()] }
     }

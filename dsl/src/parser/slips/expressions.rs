@@ -235,16 +235,16 @@ impl Stop<'_, '_> {
         match self.word(at) {
             "<" | "<=" if !stated => {
                 let included = if self.word(at) == "<=" { "=" } else { "" };
-                let span = Span { end: self.span(at + 1).start, ..self.span(at - 1) };
+                let span = self.up_to(at - 1, at + 1);
                 Advice::edit(WRITTEN, span, format!("{} in 0..{included}", self.before(1)))
             }
             ":" | "=" if !stated => {
-                let span = Span { end: self.span(at + 1).start, ..self.span(at - 1) };
+                let span = self.up_to(at - 1, at + 1);
                 Advice::edit(WRITTEN, span, format!("{} in ", self.before(1)))
             }
             "where" if self.before(1) != "[" => Advice::edit("a filter is written", self.span(at), "if"),
             "for" if self.before(2) == "[" => {
-                let span = Span { end: self.span(at + 1).start, ..self.span(at - 1) };
+                let span = self.up_to(at - 1, at + 1);
                 Advice::edit(WRITTEN, span, "")
             }
             "[" | "(" | "." | ">" | "==" if !stated && self.before(2) == "," => {

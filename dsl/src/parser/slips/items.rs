@@ -22,7 +22,7 @@ impl Stop<'_, '_> {
                 )
             }
             _ if before == "return" => {
-                let mut edits = vec![(Span { end: self.span(at).start, ..self.span(at - 1) }, String::new())];
+                let mut edits = vec![(self.up_to(at - 1, at), String::new())];
                 let last = self.places.end - 1;
                 if self.word(last) == ";" && last > at {
                     edits.push((self.span(last), String::new()));
