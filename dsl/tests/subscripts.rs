@@ -295,7 +295,6 @@ fn u64_subscripts_are_proved() {
         "kernel f(x: f32[8], k: u64[n]) -> y: f32[n] { y[i] = x[min(k[i], 7)]; }",
         "kernel f(x: f32[256], k: u64[n]) -> y: f32[n] { y[i] = x[k[i] >> 56]; }",
         "kernel f(x: f32[16], k: u64[n]) -> y: f32[n] { y[i] = x[k[i] & 15]; }",
-        "kernel f(x: f32[n]) -> y: f32[n] { y[i] = x[i as u64]; }",
     ] {
         assert!(!asks_the_call(&kernel(text)), "{text}");
     }

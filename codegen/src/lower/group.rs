@@ -272,8 +272,8 @@ impl RowShape {
             if rows.as_ref() != Some(&self.rows) || starts.as_ref() != Some(&self.starts) {
                 return false;
             }
-            let whole = product(kernel, facts, inner) == Some(self.extent.clone()) && from_zero(kernel, facts, inner);
-            if !per_row && !(whole && is_flat(kernel, facts, statement.value, inner)) {
+            let whole = || product(kernel, facts, inner) == Some(self.extent.clone()) && from_zero(kernel, facts, inner);
+            if !(per_row || whole() && is_flat(kernel, facts, statement.value, inner)) {
                 return false;
             }
             inner.to_vec()

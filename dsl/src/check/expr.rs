@@ -271,6 +271,13 @@ impl<'c> Lower<'c> {
             return index;
         };
         let (&[value, _], Some(&extent)) = (operands.as_slice(), self.kernel.arrays[array].shape.get(axis)) else { return index };
+        let settled = matches!(bounds, Bounds::Clamp | Bounds::Wrap | Bounds::Mirror | Bounds::Symmetric);
+        // What was signed is below 0 as i64 where it was: out of range all the same, and a proof sees it as it was written.
+        if let ExprKind::Cast(signed) = self.kernel.exprs[value].kind {
+            if !settled && matches!(self.ty(signed), Ty::Known(ty) if ty.is_signed()) {
+                return self.cast(value, Type::I64);
+            }
+        }
         let span = self.span(index);
         let u64_literal = |l: &mut Self, value: i128| l.push(ExprKind::Literal(Literal::Int(value)), Ty::Known(Type::U64), span);
         let extent = self.cast(extent, Type::U64);
