@@ -2,8 +2,10 @@
 //! `tests/cases` and `tests/emulated`, each with calls that are empty, one, odd, and just past the tiles of the schedules.
 //!
 //! For each call: the general text with arrays at any address, and the text for the call; for the calls that the header names
-//! also the call's text with 64-bit indices; and all of these in the place of each parameter that the result may take the place of. Pages guard the arrays; `GPUKC_EMULATE=address` watches every access and C++'s undefined
-//! arithmetic, which takes several times as long, and `GPUKC_EMULATE=thread` looks for races, on fewer sizes.
+//! also the call's text with 64-bit indices; and all of these in the place of each parameter that the result may take the place
+//! of. Pages guard the arrays; one call of each text whose threads share memory is run again with a race detector.
+//! `GPUKC_EMULATE=address` watches every access and C++'s undefined arithmetic, which takes several times as long, and
+//! `GPUKC_EMULATE=thread` looks for races in all calls, on fewer sizes: twenty minutes and more.
 
 mod common;
 
@@ -30,6 +32,8 @@ const POINTS: i64 = 40_000;
 /// The same for elements of one array, and for threads.
 const ELEMENTS: i64 = 1_000_000;
 const THREADS: u64 = 600_000;
+/// Threads of a call that is run again with the race detector.
+const MEETING: u64 = 4_096;
 
 /// Calls that reach schedules for large extents.
 const FURTHER: &[(&str, &str)] = &[
@@ -66,13 +70,17 @@ fn main() -> ExitCode {
         Ok("plain" | "") | Err(_) => Mode::Plain,
         Ok(other) => panic!("GPUKC_EMULATE={other}: address, thread or plain"),
     };
-    let emulator = Emulator::with_mode(Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated"), mode);
-    let emulator = Arc::new(emulator.unwrap_or_else(|error| panic!("{error}")));
+    let emulator = |mode| {
+        let emulator = Emulator::with_mode(Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated"), mode);
+        Arc::new(emulator.unwrap_or_else(|error| panic!("{error}")))
+    };
+    let racing = (mode == Mode::Plain).then(|| emulator(Mode::Thread));
+    let emulator = emulator(mode);
     let mut trials = Vec::new();
     let further = files("tests/emulated", "gk");
     for case in Case::all().into_iter().chain(further.iter().map(|path| Case::read(path))) {
-        let emulator = emulator.clone();
-        trials.push(Trial::test(case.name.clone(), move || same_bytes(&case, &emulator, mode)));
+        let (emulator, racing) = (emulator.clone(), racing.clone());
+        trials.push(Trial::test(case.name.clone(), move || same_bytes(&case, &emulator, mode, racing.as_deref())));
     }
     for (name, source, at) in reports() {
         let emulator = emulator.clone();
@@ -140,7 +148,7 @@ struct Input {
     expected: Result<Vec<Tensor>, RunError>,
 }
 
-fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed> {
+fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode, racing: Option<&Emulator>) -> Result<(), Failed> {
     let program = case.program();
     let kernel = case.kernel(&program);
     let places: Vec<Option<ArrayId>> = std::iter::once(None).chain(in_place::in_place(kernel).into_iter().map(Some)).collect();
@@ -212,9 +220,14 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
             order: number as u64 % 4,
         });
     }
-    let results = emulator.run_many(&calls);
+    let mut results: Vec<_> = prepared.iter().zip(emulator.run_many(&calls)).collect();
+    if let Some(racing) = racing {
+        let some = where_threads_meet(&calls);
+        let again: Vec<Call> = some.iter().map(|number| calls[*number].clone()).collect();
+        results.extend(some.iter().map(|number| &prepared[*number]).zip(racing.run_many(&again)));
+    }
     let mut wrong = Vec::new();
-    for (prepared, result) in prepared.iter().zip(results) {
+    for (prepared, result) in results {
         if let Err(message) = compare(kernel, &inputs[prepared.input].expected, result, false) {
             wrong.push(format!("{}: {message}", prepared.what));
         }
@@ -223,6 +236,23 @@ fn same_bytes(case: &Case, emulator: &Emulator, mode: Mode) -> Result<(), Failed
         return Ok(());
     }
     Err(format!("{} of {} calls:\n{}", wrong.len(), prepared.len(), wrong[..wrong.len().min(4)].join("\n")).into())
+}
+
+/// Of each text whose threads share memory, the largest call that is small enough for the race detector.
+fn where_threads_meet(calls: &[Call]) -> Vec<usize> {
+    let mut some: Vec<usize> = Vec::new();
+    for (number, call) in calls.iter().enumerate() {
+        let threads = call.threads();
+        if !call.text.source.contains("__shared__") || threads > MEETING {
+            continue;
+        }
+        match some.iter_mut().find(|other| calls[**other].text.source == call.text.source) {
+            Some(other) if calls[*other].threads() < threads => *other = number,
+            Some(_) => {}
+            None => some.push(number),
+        }
+    }
+    some
 }
 
 fn compile(
