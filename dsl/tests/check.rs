@@ -193,6 +193,9 @@ fn suggestions_fit() {
     refuses(&kernel("u8", "u32", "u32", "x[i] + z[i]"), 302, (1, 58), "(x[i] as u32)");
     refuses(&kernel("u64", "u16", "u64", "x[i] + z[i]"), 302, (1, 59), "(z[i] as u64)");
     refuses(&kernel("bool", "f32", "i32", "x[i] + 1"), 302, (1, 60), "(x[i] as i32)");
+    refuses(&kernel("i32", "u32", "i64", "min(x[i], z[i])"), 302, (1, 54), "(z[i] as i64)");
+    accepts(&kernel("i32", "u32", "i64", "min((x[i] as i64), (z[i] as i64))"));
+    refuses(&kernel("bool", "f32", "bool", "x[i] & z[i]"), 302, (1, 61), "in parentheses");
     accepts(&kernel("u8", "u32", "u32", "(x[i] as u32) + z[i]"));
     accepts(&kernel("bool", "f32", "i32", "(x[i] as i32) + 1"));
 }

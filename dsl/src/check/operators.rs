@@ -183,6 +183,10 @@ impl<'c> Lower<'c> {
             let problem = Diagnostic::error(codes::MIXED_TYPES, op_span, message, format!("{x} {symbol} {y}"));
             let problem = problem.label(self.span(a.0), x.name()).label(self.span(b.0), y.name());
             let number = if x == Type::Bool { y } else { x };
+            if number.is_float() && matches!(symbol, "<<" | ">>" | "&" | "|" | "^") {
+                self.report(problem.help("bitwise operators take integers, or bools; compare the float, in parentheses"));
+                return;
+            }
             let cast = match number.is_float() {
                 true => format!("(if {} {{ 1.0 }} else {{ 0.0 }})", self.text(bool_side)),
                 false => self.cast_text(bool_side, number),
@@ -322,14 +326,13 @@ impl<'c> Lower<'c> {
     fn mixed_choice(&mut self, a: (ExprId, Type), b: (ExprId, Type), span: Span) {
         let (x, y) = (a.1, b.1);
         let to = join_hint(x, y).unwrap_or(x);
-        let from = if to == x { b } else { a };
-        let at = self.span(from.0);
-        let cast = self.cast_text(at, to);
+        let mistyped = [a, b].into_iter().filter(|(_, ty)| *ty != to);
+        let edits = mistyped.map(|(id, _)| (self.span(id), self.cast_text(self.span(id), to))).collect();
         let mut problem = Diagnostic::error(codes::MIXED_TYPES, span, format!("{x} and {y} are mixed"), "values of two types")
             .label(self.span(a.0), x.name())
             .label(self.span(b.0), y.name());
         if x != Type::Bool && y != Type::Bool {
-            problem = problem.suggest(format!("cast to {to}"), at, cast);
+            problem = problem.suggest_edits(format!("cast to {to}"), edits);
         }
         self.report(problem);
     }

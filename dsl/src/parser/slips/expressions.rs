@@ -208,6 +208,12 @@ impl Stop<'_, '_> {
         Advice::edit(format!("did you mean `{known}`?"), self.span(name), known)
     }
 
+    /// A name for an index variable that stands nowhere in the statement.
+    fn free_index(&self) -> &'static str {
+        let names = ["i", "j", "k", "l", "p", "q"];
+        names.into_iter().find(|name| self.places.clone().all(|at| self.word(at) != *name)).unwrap_or("index")
+    }
+
     /// `sum(x)`, `sum(x[i] for i in 0..n)`.
     fn reduction_call(&self) -> Option<Advice> {
         const WRITTEN: &str = "a reduction names its variables in brackets";
@@ -220,7 +226,8 @@ impl Stop<'_, '_> {
                 Advice::edit(WRITTEN, self.spans(open - 1, close), format!("{reducer}[{range}] ({body})"))
             }
             (Some(close), None) if close == open + 2 && self.is_name(open + 1) => {
-                Advice::edit(WRITTEN, self.spans(open - 1, close), format!("{reducer}[i] {}[i]", self.word(open + 1)))
+                let (array, index) = (self.word(open + 1), self.free_index());
+                Advice::edit(WRITTEN, self.spans(open - 1, close), format!("{reducer}[{index}] {array}[{index}]"))
             }
             _ => Advice::help(format!("{WRITTEN}: `{reducer}[i] x[i]`")),
         }
