@@ -260,6 +260,12 @@ impl Writer<'_> {
             let name = self.names.dims.get(id).cloned().unwrap_or_default();
             let _ = writeln!(out, "    if ({name} != {extent}) return cudaErrorInvalidValue;  // the text is for this extent");
         }
+        let literal = |id| self.facts.literal.iter().any(|(known, _)| *known == id);
+        let free = self.kernel.dims.iter().filter(|(id, _)| !literal(*id)).filter_map(|(id, _)| self.names.dims.get(&id));
+        let negative: Vec<String> = free.map(|name| format!("{name} < 0")).collect();
+        if !negative.is_empty() {
+            let _ = writeln!(out, "    if ({}) return cudaErrorInvalidValue;", negative.join(" || "));
+        }
         for condition in &self.kernel.conditions {
             let shown = print::expr(self.kernel, condition.holds);
             let holds = cpp::expr(&self.kernel.exprs, condition.holds, self.names)

@@ -110,6 +110,8 @@ fn a_project_compiles_without_gpukc() {
     for words in ["// Grows.", "cudaError_t launch_grow(", "// x: f32[m]", "double a", "bool flag", "int64_t m", "// where "] {
         assert!(header.contains(words), "{words} is not in\n{header}");
     }
+    let launcher = read(&place, "out/several/launch.cu");
+    assert!(launcher.contains(" < 0) return cudaErrorInvalidValue;"), "{launcher}");
     // The host's part as C++, the launches declared: the compiler of this machine knows no CUDA.
     let text = read(&place, "out/several/several.cu");
     let entries = text.lines().filter(|line| line.contains("__global__"));
