@@ -15,7 +15,7 @@ pub(crate) fn main() -> Result<(), Error> {
 
     // Rows 2 to 3 of `x`, transposed into rows 0 to 3 of a larger array.
     let mut into = gpu.zeros([10, 2])?;
-    transpose::into(&gpu, &*x.view(2..4)?, &mut *into.view_mut(0..4)?)?;
+    transpose::into(&gpu, &x.view(2..4)?, &mut into.view_mut(0..4)?)?;
     assert_eq!(into.view(0..4)?.to_vec()?, [8.0, 12.0, 9.0, 13.0, 10.0, 14.0, 11.0, 15.0]);
     println!("{gpu:?}: {:?} became {:?}", x.shape(), y.shape());
     Ok(())

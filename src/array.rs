@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut, Range};
 use crate::element::{Element, defaults};
 use crate::error::Error;
 use crate::gpu::Gpu;
+use crate::input::Input;
 use crate::untyped::{Extents, Untyped};
 
 /// An array on a device: `RANK` dims, row-major, elements of type `T`. Its memory is freed when it is dropped, after everything
@@ -24,6 +25,7 @@ use crate::untyped::{Extents, Untyped};
 /// assert_eq!(x.view(0..1)?.to_vec()?, [7.0, 8.0, 9.0]);
 /// # Ok::<(), gpukc::Error>(())
 /// ```
+#[must_use = "an array that nobody uses was computed or copied for nothing"]
 pub struct DeviceArray<T, const RANK: usize> {
     array: Untyped,
     element: PhantomData<T>,
@@ -138,8 +140,8 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     ///
     /// # Errors
     /// If the shapes differ, or a device has failed.
-    pub fn assign(&mut self, from: &DeviceArray<T, RANK>) -> Result<(), Error> {
-        self.array.assign(&from.array)
+    pub fn assign(&mut self, from: &impl Input<T, RANK>) -> Result<(), Error> {
+        self.array.assign(from.untyped())
     }
 
     /// A copy on the same device.
@@ -275,7 +277,8 @@ impl<T: Element, const RANK: usize> fmt::Debug for ViewMut<'_, T, RANK> {
     }
 }
 
-/// A part of an array, to be read; it goes wherever a `&DeviceArray` goes: `total(&gpu, &*x.view(0..2)?)`.
+/// A part of an array, to be read; calls take it as they take arrays: `total(&gpu, &x.view(0..2)?)`.
+#[must_use = "a view does nothing by itself"]
 pub struct View<'a, T, const RANK: usize>(DeviceArray<T, RANK>, PhantomData<&'a ()>);
 
 impl<T, const RANK: usize> Deref for View<'_, T, RANK> {
@@ -285,8 +288,9 @@ impl<T, const RANK: usize> Deref for View<'_, T, RANK> {
     }
 }
 
-/// A part of an array, to be read or written; it goes wherever a `&mut DeviceArray` goes:
-/// `scale::into(&gpu, 2.0, &x, &mut *y.view_mut(0..2)?)`.
+/// A part of an array, to be read or written; calls take it as they take arrays:
+/// `scale::into(&gpu, 2.0, &x, &mut y.view_mut(0..2)?)`.
+#[must_use = "a view does nothing by itself"]
 pub struct ViewMut<'a, T, const RANK: usize>(DeviceArray<T, RANK>, PhantomData<&'a mut ()>);
 
 impl<T, const RANK: usize> Deref for ViewMut<'_, T, RANK> {

@@ -15,18 +15,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::{Bundle, Entry, hash};
-use crate::codegen::facts::Facts;
-use crate::codegen::target::Target;
-use crate::dsl::diagnostic::render;
-use crate::dsl::program::Program;
-use crate::dsl::program::in_place::in_place;
-use crate::dsl::source::Source;
 use crate::kernel::compile;
-use crate::runtime::cache::Cache;
-use crate::runtime::compile::{Compiler, Wanted};
+use gpukc_codegen::facts::Facts;
+use gpukc_codegen::target::Target;
+use gpukc_dsl::diagnostic::render;
+use gpukc_dsl::program::Program;
+use gpukc_dsl::program::in_place::in_place;
+use gpukc_dsl::source::Source;
+use gpukc_runtime::cache::Cache;
+use gpukc_runtime::compile::{Compiler, Wanted};
 
 /// Files whose kernels are to be compiled, and for what.
 #[derive(Clone, Debug, Default)]
+#[must_use = "nothing is compiled before `compile` is called"]
 pub struct Files {
     files: Vec<PathBuf>,
     architectures: Vec<String>,
@@ -100,7 +101,7 @@ impl Files {
                 std::fs::read(folder.join(file)).map_err(|error| Error(format!("{} can't be read: {error}", file.display())))?;
             let text = String::from_utf8(text).map_err(|error| Error(format!("{}: {error}", file.display())))?;
             let source = Source::new(file.display().to_string(), text);
-            let checked = crate::dsl::check(&source);
+            let checked = gpukc_dsl::check(&source);
             let program = checked.program.ok_or_else(|| Error(render::human(&source, &checked.problems, false)))?;
             let mut bundle = Bundle::default();
             for target in &targets {

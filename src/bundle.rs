@@ -5,9 +5,9 @@
 //! ```
 //! Numbers are 64-bit little-endian; texts and images are preceded by their length.
 
-use crate::codegen::target::Target;
-use crate::runtime::compile::Binary;
-use crate::runtime::nvrtc::Form;
+use gpukc_codegen::target::Target;
+use gpukc_runtime::compile::Binary;
+use gpukc_runtime::nvrtc::Form;
 
 const HEAD: &[u8] = b"gpukc bundle 1\n";
 

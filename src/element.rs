@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 
-use crate::dsl::types::Type;
 use crate::error::{Error, ErrorKind};
+use gpukc_dsl::types::Type;
 
 /// So many zeros (`false`), or that there is no memory for them.
 pub(crate) fn defaults<T: Element>(len: usize) -> Result<Vec<T>, Error> {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::codegen;
-use crate::cpu::RunError;
-use crate::dsl::call::CallError;
-use crate::dsl::source::{Source, Span};
-use crate::runtime::error as device;
-use crate::runtime::queue::Fault;
+use gpukc_codegen as codegen;
+use gpukc_cpu::RunError;
+use gpukc_dsl::call::CallError;
+use gpukc_dsl::source::{Source, Span};
+use gpukc_runtime::error as device;
+use gpukc_runtime::queue::Fault;
 
 /// Why a call failed: one sentence, whose turn it is to act, and, where these are known, the kernel, the place in its text, the
 /// driver's call and what to do.
@@ -38,6 +38,18 @@ pub enum ErrorKind {
     Limit,
     /// A fault of gpukc.
     Bug,
+}
+
+/// A call of the driver or of NVRTC that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DriverCall<'a> {
+    /// The function, `cuLaunchKernel` say.
+    pub function: &'static str,
+    /// Its result code.
+    pub code: i32,
+    /// The code's name, `CUDA_ERROR_LAUNCH_FAILED` say.
+    pub name: &'a str,
 }
 
 /// Where in a program something is written.
@@ -154,8 +166,18 @@ impl Error {
         self.0.help.as_deref()
     }
 
-    /// The failure of the device below: it names the driver's call and its code.
-    pub fn device_error(&self) -> Option<&device::Error> {
+    /// The call of the driver or of NVRTC that failed, if it was one.
+    pub fn driver_call(&self) -> Option<DriverCall<'_>> {
+        match self.0.cause.as_ref()? {
+            device::Error::Call { call, code, name, .. } | device::Error::Missing(device::Missing::Device(call, code, name)) => {
+                Some(DriverCall { function: call, code: *code, name })
+            }
+            _ => None,
+        }
+    }
+
+    /// The failure of the device below.
+    pub(crate) fn cause(&self) -> Option<&device::Error> {
         self.0.cause.as_ref()
     }
 }
@@ -177,11 +199,8 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.cause.as_ref().map(|cause| cause as &(dyn std::error::Error + 'static))
-    }
-}
+// What it is made of is part of its own message: it has no source.
+impl std::error::Error for Error {}
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Error {

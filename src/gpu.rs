@@ -6,11 +6,11 @@ use crate::array::DeviceArray;
 use crate::element::Element;
 use crate::error::Error;
 use crate::kernel::Prepared;
-use crate::runtime::cache::Cache;
-use crate::runtime::compile::Compiler;
-use crate::runtime::device::Device;
-use crate::runtime::queue::Queue;
 use crate::stream::Stream;
+use gpukc_runtime::cache::Cache;
+use gpukc_runtime::compile::Compiler;
+use gpukc_runtime::device::Device;
+use gpukc_runtime::queue::Queue;
 
 /// A device that runs kernels: a GPU, or the CPU in its place. Clones are the same device.
 ///
@@ -26,8 +26,8 @@ use crate::stream::Stream;
 /// ```
 #[derive(Clone)]
 pub struct Gpu {
-    shared: Arc<Shared>,
-    main: Arc<Stream>,
+    /// The stream that calls use that name none; it knows the device.
+    main: Stream,
 }
 
 pub(crate) struct Shared {
@@ -99,9 +99,9 @@ impl Gpu {
     /// # Errors
     /// If there is a GPU that can't be used.
     pub fn any() -> Result<Gpu, Error> {
-        use crate::runtime::error::{Error as Device, Missing};
+        use gpukc_runtime::error::{Error as Device, Missing};
         match Gpu::new(0) {
-            Err(error) => match error.device_error() {
+            Err(error) => match error.cause() {
                 Some(Device::Missing(Missing::Driver | Missing::Device(_, 100, _) | Missing::Ordinal { count: 0, .. })) => {
                     Ok(Gpu::cpu())
                 }
@@ -113,7 +113,7 @@ impl Gpu {
 
     /// What it is.
     pub fn info(&self) -> Info {
-        match &self.shared.backend {
+        match self.backend() {
             Backend::Cpu => Info {
                 name: "CPU".to_owned(),
                 architecture: "cpu".to_owned(),
@@ -138,7 +138,7 @@ impl Gpu {
 
     /// Free and total memory of a GPU in bytes, if the driver tells; waits for what has been asked of it.
     pub fn memory(&self) -> Option<(u64, u64)> {
-        match &self.shared.backend {
+        match self.backend() {
             Backend::Cpu => None,
             Backend::Cuda(cuda) => cuda.queue.device().memory(),
         }
@@ -146,7 +146,7 @@ impl Gpu {
 
     /// Whether it is the CPU.
     pub fn is_cpu(&self) -> bool {
-        matches!(self.shared.backend, Backend::Cpu)
+        matches!(self.backend(), Backend::Cpu)
     }
 
     /// The stream that calls use that name none.
@@ -160,9 +160,9 @@ impl Gpu {
     /// # Errors
     /// If the driver refuses one.
     pub fn new_stream(&self) -> Result<Stream, Error> {
-        match &self.shared.backend {
-            Backend::Cpu => Ok(Stream::cpu(&self.shared)),
-            Backend::Cuda(cuda) => Ok(Stream::cuda(&self.shared, cuda.queue.stream()?)),
+        match self.backend() {
+            Backend::Cpu => Ok(Stream::cpu(self.shared())),
+            Backend::Cuda(cuda) => Ok(Stream::cuda(self.shared(), cuda.queue.stream()?)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Gpu {
     /// # Errors
     /// If something of it has failed, an index out of range say.
     pub fn synchronize(&self) -> Result<(), Error> {
-        match &self.shared.backend {
+        match self.backend() {
             Backend::Cpu => Ok(()),
             Backend::Cuda(cuda) => Ok(cuda.queue.synchronize_all()?),
         }
@@ -180,7 +180,7 @@ impl Gpu {
     /// Whether each launch is waited for, so that the call whose kernel fails is the one that returns the error, indices out of
     /// range included. Slow, for looking for faults; the environment variable `GPUKC_SYNC=1` switches it on from the start.
     pub fn watch(&self, watched: bool) {
-        if let Backend::Cuda(cuda) = &self.shared.backend {
+        if let Backend::Cuda(cuda) = self.backend() {
             cuda.queue.watch(watched);
         }
     }
@@ -202,7 +202,11 @@ impl Gpu {
     }
 
     pub(crate) fn backend(&self) -> &Backend {
-        &self.shared.backend
+        self.main.backend()
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.main.shared()
     }
 
     /// The device of a stream.
@@ -211,21 +215,21 @@ impl Gpu {
             Backend::Cpu => Stream::cpu(shared),
             Backend::Cuda(cuda) => Stream::cuda(shared, cuda.queue.main_stream()),
         };
-        Gpu { shared: shared.clone(), main: Arc::new(stream) }
+        Gpu { main: stream }
     }
 
     /// A stream that is not ours.
-    pub(crate) fn adopted(&self, stream: crate::runtime::stream::Stream) -> Stream {
-        Stream::cuda(&self.shared, stream)
+    pub(crate) fn adopted(&self, stream: gpukc_runtime::stream::Stream) -> Stream {
+        Stream::cuda(self.shared(), stream)
     }
 
     /// Whether memory of one is memory of the other.
     pub(crate) fn same_queue(&self, other: &Gpu) -> bool {
-        self.is(&other.shared)
+        self.is(other.shared())
     }
 
     pub(crate) fn is(&self, shared: &Arc<Shared>) -> bool {
-        Arc::ptr_eq(&self.shared, shared)
+        Arc::ptr_eq(self.shared(), shared)
     }
 }
 

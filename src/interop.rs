@@ -30,10 +30,10 @@ use crate::array::DeviceArray;
 use crate::element::Element;
 use crate::error::Error;
 use crate::gpu::{Backend, Cuda, Gpu};
-use crate::runtime::memory::Memory;
-use crate::runtime::stream as device;
 use crate::stream::Stream;
 use crate::untyped::{Extents, Untyped};
+use gpukc_runtime::memory::Memory;
+use gpukc_runtime::stream as device;
 
 /// The device of a context. cudarc and we share its context, so that memory and streams of one are the other's as well.
 ///

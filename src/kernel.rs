@@ -16,15 +16,15 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::bundle::Bundle;
-use crate::dsl::call::{self, Bindings, CallArgument, scalar_value};
-use crate::dsl::program::{ArrayId, Kernel as Typed, Parameter, Program, ScalarId};
-use crate::dsl::source::Source;
 use crate::error::Error;
 use crate::gpu::{self, Backend, Gpu};
-use crate::runtime::launch::{Layout, Loaded};
-use crate::runtime::memory::Piece;
 use crate::stream::Stream;
 use crate::untyped::{Extents, Untyped};
+use gpukc_dsl::call::{self, Bindings, CallArgument, scalar_value};
+use gpukc_dsl::program::{ArrayId, Kernel as Typed, Parameter, Program, ScalarId};
+use gpukc_dsl::source::Source;
+use gpukc_runtime::launch::{Layout, Loaded};
+use gpukc_runtime::memory::Piece;
 
 pub(crate) use prepare::compile;
 
@@ -97,18 +97,23 @@ impl Prepared {
 /// A call's arguments.
 struct Given<'a> {
     scalars: &'a [u64],
-    arrays: &'a [&'a Untyped],
+    /// The extents of the arrays.
+    shapes: SmallVec<[&'a Extents; 32]>,
     aligned: bool,
     /// The number of the array that the result takes the place of.
     in_place: Option<usize>,
 }
 
-impl Given<'_> {
+impl<'a> Given<'a> {
+    fn of(scalars: &'a [u64], arrays: &[&'a Untyped], pieces: &Pieces, in_place: Option<usize>) -> Given<'a> {
+        let aligned = pieces.iter().all(|piece| piece.is_aligned(ALIGNMENT));
+        Given { scalars, shapes: arrays.iter().map(|array| array.extents()).collect(), aligned, in_place }
+    }
+
     fn fits(&self, key: &Key) -> bool {
         self.aligned == key.aligned
             && self.in_place == key.in_place
-            && self.arrays.len() == key.inputs.len()
-            && self.arrays.iter().zip(&key.inputs).all(|(array, extents)| array.extents() == extents)
+            && self.shapes.iter().copied().eq(&key.inputs)
             && key.scalars.iter().all(|(id, bits)| self.scalars.get(id.index()) == Some(bits))
     }
 }
@@ -118,11 +123,6 @@ type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
 
 fn add<'a>(pieces: &mut Pieces<'a>, arrays: &[&'a Untyped]) {
     pieces.extend(arrays.iter().map(|array| array.piece()));
-}
-
-/// Whether wide accesses may be made to all of them.
-fn aligned(pieces: &Pieces) -> bool {
-    pieces.iter().all(|piece| piece.is_aligned(ALIGNMENT))
 }
 
 impl Kernel {
@@ -139,7 +139,7 @@ impl Kernel {
         // So that lines of the text are lines of the file.
         let padding = "\n".repeat(self.line.saturating_sub(1));
         let source = Source::new(self.file, padding + self.code);
-        let checked = crate::dsl::check(&source);
+        let checked = gpukc_dsl::check(&source);
         let program = checked.program.ok_or_else(|| format!("{}: the text is refused, which rustc was not told", self.file))?;
         let kernel = program.kernels.iter().position(|kernel| kernel.name == self.name);
         let kernel = kernel.ok_or_else(|| format!("{}: there is no kernel `{}`", self.file, self.name))?;
@@ -179,18 +179,19 @@ impl Kernel {
         let gpu = stream.gpu();
         let mut pieces = Pieces::new();
         add(&mut pieces, arrays);
-        let given = Given { scalars, arrays, aligned: aligned(&pieces), in_place: None };
+        let given = Given::of(scalars, arrays, &pieces, None);
         let results = match gpu.backend() {
             Backend::Cpu => {
                 let bindings = self.bind(checked, &given)?;
-                let results = self.run_on_cpu(checked, stream, &given, &bindings)?;
+                let results = self.run_on_cpu(checked, stream, arrays, &bindings)?;
                 results.into_iter().map(|tensor| Untyped::of_tensor(&gpu, tensor)).collect::<Result<Vec<_>, _>>()?
             }
             Backend::Cuda(cuda) => {
                 let entry = self.entry(checked, cuda, &given)?;
                 let results = self.new_results(checked, &gpu, stream, &entry)?;
                 let all: Pieces = pieces.iter().copied().chain(results.iter().map(Untyped::piece)).collect();
-                launch(&entry, stream, scalars, &all, arrays.len())?;
+                let launched = launch(&entry, stream, scalars, &all, arrays.len());
+                launched.map_err(|error| self.about_arguments(checked, stream, arrays, &[], error))?;
                 drop(all);
                 results
             }
@@ -219,15 +220,16 @@ impl Kernel {
         let mut pieces = Pieces::new();
         add(&mut pieces, arrays);
         add(&mut pieces, outputs);
-        let given = Given { scalars, arrays, aligned: aligned(&pieces), in_place: None };
+        let given = Given::of(scalars, arrays, &pieces, None);
         match stream.backend() {
-            Backend::Cpu => self.write_on_cpu(checked, stream, &given, outputs),
+            Backend::Cpu => self.write_on_cpu(checked, stream, &given, arrays, outputs),
             Backend::Cuda(cuda) => {
                 let entry = self.entry(checked, cuda, &given)?;
                 if !entry.results.iter().eq(outputs.iter().map(|output| output.extents())) {
                     self.check_outputs(checked, &self.bind(checked, &given)?, outputs)?;
                 }
-                launch(&entry, stream, scalars, &pieces, arrays.len())
+                let launched = launch(&entry, stream, scalars, &pieces, arrays.len());
+                launched.map_err(|error| self.about_arguments(checked, stream, arrays, outputs, error))
             }
         }
     }
@@ -242,12 +244,13 @@ impl Kernel {
             return Err(Error::bug(format!("kernel `{}` has fewer arrays", self.name)));
         };
         [before, after, &[*target]].into_iter().for_each(|arrays| add(&mut pieces, arrays));
-        let given = Given { scalars, arrays, aligned: aligned(&pieces), in_place: Some(at) };
+        let given = Given::of(scalars, arrays, &pieces, Some(at));
         match stream.backend() {
-            Backend::Cpu => self.write_on_cpu(checked, stream, &given, &[target]),
+            Backend::Cpu => self.write_on_cpu(checked, stream, &given, arrays, &[target]),
             Backend::Cuda(cuda) => {
                 let entry = self.entry(checked, cuda, &given)?;
-                launch(&entry, stream, scalars, &pieces, arrays.len() - 1)
+                let launched = launch(&entry, stream, scalars, &pieces, arrays.len() - 1);
+                launched.map_err(|error| self.about_arguments(checked, stream, arrays, &[], error))
             }
         }
     }
@@ -265,11 +268,50 @@ impl Kernel {
         let mut pieces = Pieces::new();
         add(&mut pieces, arrays);
         add(&mut pieces, outputs);
-        let given = Given { scalars, arrays, aligned: aligned(&pieces), in_place: None };
+        let given = Given::of(scalars, arrays, &pieces, None);
         let (Backend::Cuda(cuda), Some(device)) = (stream.backend(), stream.device()) else { return Ok(Duration::ZERO) };
         let entry = self.entry(checked, cuda, &given)?;
         let (reads, writes) = pieces.split_at(arrays.len());
         Ok(entry.layout.time_bare(device, scalars, reads, writes, count)?)
+    }
+
+    /// Makes everything ready that a call with arrays of these shapes needs, of fresh memory. `in_place` is the number of the array
+    /// that the result takes the place of.
+    pub fn prepare(&self, gpu: &Gpu, scalars: &[u64], shapes: &[&[usize]], in_place: Option<usize>) -> Result<(), Error> {
+        let checked = self.checked()?;
+        let extents = |shape: &&[usize]| {
+            Extents::new(shape).ok_or_else(|| Error::arguments(format!("{}: an array can't have the shape {shape:?}", self.name)))
+        };
+        let shapes = shapes.iter().map(extents).collect::<Result<Vec<_>, _>>()?;
+        let given = Given { scalars, shapes: shapes.iter().collect(), aligned: true, in_place };
+        match gpu.backend() {
+            Backend::Cpu => self.bind(checked, &given).map(drop),
+            Backend::Cuda(cuda) => self.entry(checked, cuda, &given).map(drop),
+        }
+    }
+
+    /// Names the argument that is on another device, if that is what has failed.
+    fn about_arguments(&self, checked: &Checked, stream: &Stream, arrays: &[&Untyped], outputs: &[&Untyped], error: Error) -> Error {
+        self.foreign(checked, stream, arrays, outputs).err().unwrap_or(error)
+    }
+
+    /// All arrays are of the stream's device.
+    fn foreign(&self, checked: &Checked, stream: &Stream, arrays: &[&Untyped], outputs: &[&Untyped]) -> Result<(), Error> {
+        let typed = checked.typed();
+        let inputs = checked.arrays.iter().zip(arrays);
+        let Some((&id, array)) = inputs.chain(typed.results.iter().zip(outputs)).find(|(_, array)| !array.gpu().is(stream.shared()))
+        else {
+            return Ok(());
+        };
+        let (own, other) = (stream.gpu().info(), array.gpu().info());
+        let (kernel, name) = (self.name, &typed.arrays[id].name);
+        Err(Error::arguments(if own == other {
+            format!(
+                "{kernel}: `{name}` is of another `Gpu` than the call, though of the same device: arrays belong to a `Gpu` and its clones"
+            )
+        } else {
+            format!("{kernel}: `{name}` is on another device ({}) than the call ({})", other.name, own.name)
+        }))
     }
 
     /// Outputs have the shapes that the inputs say.
@@ -284,7 +326,7 @@ impl Kernel {
     /// Binds the shapes and scalars of a call.
     fn bind(&self, checked: &Checked, given: &Given) -> Result<Bindings, Error> {
         let typed = checked.typed();
-        let mut arrays = given.arrays.iter();
+        let mut shapes = given.shapes.iter();
         let mut arguments = Vec::with_capacity(typed.parameters.len());
         for parameter in &typed.parameters {
             let missing = || Error::bug(format!("a call of `{}` with too few arguments", self.name));
@@ -293,10 +335,9 @@ impl Kernel {
                     let bits = given.scalars.get(id.index()).ok_or_else(missing)?;
                     CallArgument::Scalar(scalar_value(typed.scalars[id].ty, *bits))
                 }
-                Parameter::Array(id) => CallArgument::Array {
-                    element: typed.arrays[id].element,
-                    shape: arrays.next().ok_or_else(missing)?.extents().as_slice(),
-                },
+                Parameter::Array(id) => {
+                    CallArgument::Array { element: typed.arrays[id].element, shape: shapes.next().ok_or_else(missing)?.as_slice() }
+                }
             });
         }
         call::bind(typed, &arguments).map_err(|error| Error::call(&error, &checked.source))
@@ -309,15 +350,4 @@ fn launch(entry: &Entry, stream: &Stream, scalars: &[u64], pieces: &Pieces, read
     };
     let (reads, writes) = pieces.split_at(reads);
     Ok(entry.layout.launch(device, scalars, reads, writes)?)
-}
-
-impl Stream {
-    pub(crate) fn backend(&self) -> &Backend {
-        &self.shared().backend
-    }
-
-    /// The device that it is of.
-    pub fn gpu(&self) -> Gpu {
-        Gpu::of_shared(self.shared())
-    }
 }

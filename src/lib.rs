@@ -19,20 +19,8 @@
 //! # }
 //! ```
 //!
-//! [`tutorial`] goes through all of it. The language is described in `docs/language.md` of the project.
-//!
-//! The compiler's stages are here as well; each is a crate of its own (`ARCHITECTURE.md` has the map):
-//!
-//! ```
-//! use gpukc::codegen::{facts::Facts, target::Target};
-//!
-//! let source = gpukc::Source::new("saxpy.gk", "kernel saxpy(a: f32, x: f32[n]) -> y: f32[n] { y[i] = a * x[i]; }");
-//! let checked = gpukc::check(&source);
-//! let program = checked.program.expect("no errors");
-//! let target = Target::parse("sm_90a").expect("an architecture");
-//! let kernel = gpukc::compile(&program, &program.kernels[0], target, &Facts::default()).expect("CUDA text");
-//! assert!(kernel.source.contains("__global__"));
-//! ```
+//! [`tutorial`] goes through all of it. The language is described in `docs/language.md` of the project. The compiler's stages are
+//! crates of their own, which this one hides (`ARCHITECTURE.md` has the map).
 
 mod array;
 pub mod build;
@@ -40,6 +28,7 @@ mod bundle;
 mod element;
 mod error;
 mod gpu;
+mod input;
 pub mod interop;
 mod kernel;
 mod pinned;
@@ -47,21 +36,13 @@ mod shaping;
 mod stream;
 mod untyped;
 
-pub use gpukc_codegen as codegen;
-pub use gpukc_cpu as cpu;
-pub use gpukc_dsl as dsl;
-pub use gpukc_runtime as runtime;
 pub use half;
-
-pub use gpukc_codegen::{compile, plan};
-pub use gpukc_dsl::check;
-pub use gpukc_dsl::program::Program;
-pub use gpukc_dsl::source::Source;
 
 pub use array::{DeviceArray, View, ViewMut};
 pub use element::Element;
-pub use error::{Error, ErrorKind, Place};
+pub use error::{DriverCall, Error, ErrorKind, Place};
 pub use gpu::{Gpu, Info};
+pub use input::{Input, Output};
 pub use pinned::{PinnedBuffer, Transfer};
 pub use stream::{Event, Stream};
 
@@ -77,6 +58,8 @@ pub use stream::{Event, Stream};
 /// - `saxpy::on(&stream, …)` and `saxpy::on_into(&stream, …)`, which do the same on a [`Stream`];
 /// - `saxpy::in_place_x(&gpu, a, &mut x, &y)` and `saxpy::on_in_place_x(&stream, …)` for each parameter in which the kernel is
 ///   element-wise: the result is left in that array;
+/// - `saxpy::prepare(&gpu, a, [n], [n])` and `saxpy::prepare_in_place_x(&gpu, a, [n], [n])`, which make the kernel ready for calls with
+///   arrays of these shapes, so that the first one need not wait for the compiler;
 /// - `saxpy::cuda()` and `saxpy::plan()`, the text that the kernel is compiled to and its plan: see [`snapshot!`](crate::snapshot).
 ///
 /// Everything is `pub` in the module where the macro stands. `fn`s and `const`s are for the kernels of the same call only. Names
@@ -110,7 +93,7 @@ pub mod __private {
     pub use std::fmt::Debug;
     pub use std::string::String;
 
-    use crate::{DeviceArray, Element, Error};
+    use crate::{DeviceArray, Element, Error, Input, Output};
 
     /// The bits of a scalar.
     pub fn bits<T: Element>(value: T) -> u64 {
@@ -118,13 +101,13 @@ pub mod __private {
     }
 
     /// An array that is read.
-    pub fn given<T: Element, const RANK: usize>(array: &DeviceArray<T, RANK>) -> &Untyped {
+    pub fn given<T, const RANK: usize>(array: &impl Input<T, RANK>) -> &Untyped {
         array.untyped()
     }
 
     /// An array that is written.
-    pub fn taken<T: Element, const RANK: usize>(array: &mut DeviceArray<T, RANK>) -> &Untyped {
-        array.untyped()
+    pub fn taken<T, const RANK: usize>(array: &mut impl Output<T, RANK>) -> &Untyped {
+        (*array).untyped()
     }
 
     /// A result.

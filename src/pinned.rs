@@ -3,12 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::array::DeviceArray;
 use crate::element::{Element, defaults};
 use crate::error::Error;
 use crate::gpu::{Backend, Gpu};
-use crate::runtime::pinned::{Copying, Pinned};
+use crate::input::{Input, Output};
 use crate::stream::Stream;
+use crate::untyped::Untyped;
+use gpukc_runtime::pinned::{Copying, Pinned};
 
 /// Elements in host memory that a GPU copies from and to by itself, while the host goes on; it serves all GPUs. A [`Transfer`] owns
 /// it until it is over.
@@ -91,12 +92,13 @@ impl<T: Element> PinnedBuffer<T> {
     ///
     /// # Errors
     /// If the sizes differ, or the array is of another device; the buffer is freed then.
-    pub fn copy_to<const RANK: usize>(self, stream: &Stream, array: &mut DeviceArray<T, RANK>) -> Result<Transfer<T>, Error> {
+    pub fn copy_to<const RANK: usize>(self, stream: &Stream, array: &mut impl Output<T, RANK>) -> Result<Transfer<T>, Error> {
+        let array = (*array).untyped();
         self.check(array)?;
         Ok(Transfer(match (self.0, stream.device()) {
-            (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_device(device, pinned, array.untyped().piece())?),
+            (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_device(device, pinned, array.piece())?),
             (Host::Plain(values), None) => {
-                array.untyped().write(T::as_bytes(&values))?;
+                array.write(T::as_bytes(&values))?;
                 Moving::Done(values)
             }
             _ => return Err(Error::arguments("a buffer of another device, or of this one opened again")),
@@ -107,23 +109,25 @@ impl<T: Element> PinnedBuffer<T> {
     ///
     /// # Errors
     /// If the sizes differ, or the array is of another device; the buffer is freed then.
-    pub fn copy_from<const RANK: usize>(self, stream: &Stream, array: &DeviceArray<T, RANK>) -> Result<Transfer<T>, Error> {
+    pub fn copy_from<const RANK: usize>(self, stream: &Stream, array: &impl Input<T, RANK>) -> Result<Transfer<T>, Error> {
+        let array = (*array).untyped();
         self.check(array)?;
         Ok(Transfer(match (self.0, stream.device()) {
-            (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_host(device, array.untyped().piece(), pinned)?),
+            (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_host(device, array.piece(), pinned)?),
             (Host::Plain(mut values), None) => {
-                T::fill(&mut values, |bytes| array.untyped().read(bytes))?;
+                T::fill(&mut values, |bytes| array.read(bytes))?;
                 Moving::Done(values)
             }
             _ => return Err(Error::arguments("a buffer of another device, or of this one opened again")),
         }))
     }
 
-    fn check<const RANK: usize>(&self, array: &DeviceArray<T, RANK>) -> Result<(), Error> {
-        if array.len() == self.len() {
+    fn check(&self, array: &Untyped) -> Result<(), Error> {
+        if array.extents().elements() == Some(self.len()) {
             Ok(())
         } else {
-            Err(Error::arguments(format!("a buffer of {} elements and an array of shape {:?}", self.len(), array.shape())))
+            let shape = array.extents().as_slice();
+            Err(Error::arguments(format!("a buffer of {} elements and an array of shape {shape:?}", self.len())))
         }
     }
 }

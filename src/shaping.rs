@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::dsl::program::{Bounds, ExprId, ExprKind, Kernel, Ranged, ScalarId, Subscript};
+use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Kernel, Ranged, ScalarId, Subscript};
 
 /// The scalars that extents, conditions, ranges or subscripts mention, in order.
 pub(crate) fn scalars(kernel: &Kernel) -> Vec<ScalarId> {
@@ -62,13 +62,13 @@ fn collect(kernel: &Kernel, id: ExprId, found: &mut BTreeSet<ScalarId>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::dsl::source::Source;
+    use gpukc_dsl::source::Source;
 
     #[test]
     fn scalars_that_only_are_values_do_not_shape() {
         let text = "kernel k(a: f32, lo: i64, width: i64, limit: f32, step: i32, x: f32[n]) -> y: f32[width] \
                     where limit > 0.0, lo >= 0, lo + width <= n { y[i] = if step > 3 { a } else { x[i + lo] }; }";
-        let program = crate::check(&Source::new("t", text)).program.unwrap();
+        let program = gpukc_dsl::check(&Source::new("t", text)).program.unwrap();
         let kernel = &program.kernels[0];
         let names: Vec<&str> = super::scalars(kernel).into_iter().map(|id| kernel.scalars[id].name.as_str()).collect();
         assert_eq!(names, ["lo", "width", "limit"]);

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::gpu::Shared;
-use crate::runtime::stream as device;
+use crate::gpu::{Backend, Gpu, Shared};
+use gpukc_runtime::stream as device;
 
 /// What is asked of a stream happens in order; streams run beside one another. [`Gpu::stream`](crate::Gpu::stream) is the one that
-/// calls use that name none; [`Gpu::new_stream`](crate::Gpu::new_stream) gives others.
-pub struct Stream {
+/// calls use that name none; [`Gpu::new_stream`](crate::Gpu::new_stream) gives others. Clones are the same stream.
+#[derive(Clone)]
+pub struct Stream(Arc<Inner>);
+
+struct Inner {
     shared: Arc<Shared>,
     /// None on the CPU, where everything happens at once.
     stream: Option<device::Stream>,
@@ -17,19 +20,28 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn cpu(shared: &Arc<Shared>) -> Stream {
-        Stream { shared: shared.clone(), stream: None }
+        Stream(Arc::new(Inner { shared: shared.clone(), stream: None }))
     }
 
     pub(crate) fn cuda(shared: &Arc<Shared>, stream: device::Stream) -> Stream {
-        Stream { shared: shared.clone(), stream: Some(stream) }
+        Stream(Arc::new(Inner { shared: shared.clone(), stream: Some(stream) }))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        &self.0.shared
     }
 
     pub(crate) fn device(&self) -> Option<&device::Stream> {
-        self.stream.as_ref()
+        self.0.stream.as_ref()
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.0.shared.backend
+    }
+
+    /// The device that it is of.
+    pub fn gpu(&self) -> Gpu {
+        Gpu::of_shared(&self.0.shared)
     }
 
     /// Waits until everything is done that was asked of it.
@@ -37,7 +49,7 @@ impl Stream {
     /// # Errors
     /// If something of it has failed, an index out of range say.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.stream.as_ref().map_or(Ok(()), |stream| Ok(stream.synchronize()?))
+        self.device().map_or(Ok(()), |stream| Ok(stream.synchronize()?))
     }
 
     /// Lets what is asked of it from now on wait for all that has been asked of another. Arrays see to this by themselves.
@@ -45,7 +57,7 @@ impl Stream {
     /// # Errors
     /// If the other is of another device.
     pub fn wait_for(&self, other: &Stream) -> Result<(), Error> {
-        match (&self.stream, &other.stream) {
+        match (self.device(), other.device()) {
             (Some(own), Some(other)) => Ok(own.wait_for(other)?),
             (None, None) => Ok(()),
             _ => Err(Error::arguments("a stream of another device, or of this one opened again")),
@@ -57,8 +69,8 @@ impl Stream {
     /// # Errors
     /// If the driver refuses an event.
     pub fn record(&self) -> Result<Event, Error> {
-        Ok(Event(match &self.stream {
-            Some(stream) => Point::Device(device::Event::record(stream)?),
+        Ok(Event(match self.device() {
+            Some(stream) => Point::Device(Arc::new(device::Event::record(stream)?)),
             None => Point::Host(Instant::now()),
         }))
     }
@@ -70,12 +82,15 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// A point on a stream, with its time. [`Stream::record`] makes one.
+/// A point on a stream, with its time. [`Stream::record`] makes one; clones are the same point.
+#[derive(Clone)]
+#[must_use = "an event that nobody asks was recorded for nothing"]
 pub struct Event(Point);
 
+#[derive(Clone)]
 enum Point {
     Host(Instant),
-    Device(device::Event),
+    Device(Arc<device::Event>),
 }
 
 impl Event {

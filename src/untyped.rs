@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cpu::Tensor;
-use crate::dsl::types::Type;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{Backend, Cuda, Gpu};
-use crate::runtime::error as device;
-use crate::runtime::memory::{Memory, Piece};
 use crate::stream::Stream;
+use gpukc_cpu::Tensor;
+use gpukc_dsl::types::Type;
+use gpukc_runtime::error as device;
+use gpukc_runtime::memory::{Memory, Piece};
 
 /// An array has no more dims than this.
 const MOST: usize = 8;

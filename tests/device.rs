@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use common::{Case, Setting, on_cpu, values};
-use gpukc::codegen::{self, error::Error, facts::Facts};
-use gpukc::cpu::Tensor;
-use gpukc::dsl::call::Bindings;
-use gpukc::dsl::program::{ArrayId, Kernel, Parameter, Program};
-use gpukc::runtime::cache::Cache;
-use gpukc::runtime::compile::{Compiler, Wanted};
-use gpukc::runtime::device::Device;
-use gpukc::runtime::launch::{self, Call};
+use gpukc_codegen::{self as codegen, error::Error, facts::Facts};
+use gpukc_cpu::Tensor;
+use gpukc_dsl::call::Bindings;
+use gpukc_dsl::program::{ArrayId, Kernel, Parameter, Program};
+use gpukc_runtime::cache::Cache;
+use gpukc_runtime::compile::{Compiler, Wanted};
+use gpukc_runtime::device::Device;
+use gpukc_runtime::launch::{self, Call};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
@@ -78,7 +78,7 @@ fn on_gpu(
         Error::Limit { .. } => Problem::Limit(error.to_string()),
         Error::Bug(_) => Problem::Other(error.to_string()),
     })?;
-    let trouble = |error: gpukc::runtime::error::Error| Problem::Other(error.to_string());
+    let trouble = |error: gpukc_runtime::error::Error| Problem::Other(error.to_string());
     let binary = compiler.compile(&cuda.source, &cuda.name, target, Wanted::Binary, &[]).map_err(trouble)?;
     let loaded = launch::Program::load(device, &cuda, &binary).map_err(trouble)?;
     let ids = kernel.parameters.iter().filter_map(|parameter| match *parameter {

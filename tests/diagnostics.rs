@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use common::{files, root};
-use gpukc::dsl::diagnostic::codes::{self, Explanation};
-use gpukc::dsl::diagnostic::{Code, json, render};
-use gpukc::dsl::source::Source;
+use gpukc_dsl::diagnostic::codes::{self, Explanation};
+use gpukc_dsl::diagnostic::{Code, json, render};
+use gpukc_dsl::source::Source;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Codes without a file, and why.
@@ -72,7 +72,7 @@ fn marked(source: &Source) -> BTreeSet<(usize, String)> {
 
 fn marks(path: &Path) -> Result<(), Failed> {
     let source = read(path);
-    let checked = gpukc::dsl::check(&source);
+    let checked = gpukc_dsl::check(&source);
     let found: BTreeSet<(usize, String)> = checked
         .problems
         .iter()
@@ -101,7 +101,7 @@ fn snapshot(name: &str) -> String {
 /// How the first problem of the file's own code looks; all problems of a file that is not named after a code.
 fn look(path: &Path, name: &str) -> Result<(), Failed> {
     let source = read(path);
-    let mut problems = gpukc::dsl::check(&source).problems;
+    let mut problems = gpukc_dsl::check(&source).problems;
     if is_code(name) {
         let first = problems.iter().position(|problem| problem.code.to_string() == name);
         problems = vec![problems.swap_remove(first.ok_or_else(|| format!("{name} is not reported"))?)];
@@ -119,7 +119,7 @@ fn look(path: &Path, name: &str) -> Result<(), Failed> {
 fn suggestions(path: &Path) -> Result<(), Failed> {
     let source = read(path);
     let mut faults = String::new();
-    for problem in gpukc::dsl::check(&source).problems {
+    for problem in gpukc_dsl::check(&source).problems {
         let help = json::help(&source, &problem).unwrap_or_default();
         let code: Vec<&str> = help.split('`').skip(1).step_by(2).filter(|code| code.len() > 5).collect();
         if code.iter().enumerate().any(|(nth, code_)| code[..nth].contains(code_)) {
@@ -133,7 +133,7 @@ fn suggestions(path: &Path) -> Result<(), Failed> {
                 at = span.end as usize;
             }
             mended += &source.text()[at..];
-            let left = gpukc::dsl::check(&Source::new(source.name(), mended.as_str())).problems;
+            let left = gpukc_dsl::check(&Source::new(source.name(), mended.as_str())).problems;
             let same = left.iter().any(|other| other.message == problem.message && other.span().start == problem.span().start);
             if same {
                 faults += &format!("{}: still so after: {}\n{mended}\n", problem.message, suggestion.text);

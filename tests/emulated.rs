@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Case, Setting, TARGET, files, values};
-use gpukc::codegen::{self, facts::Facts, kernel::Kernel as Text, target::Target};
-use gpukc::cpu::{Argument, Options, RunError, Tensor};
-use gpukc::dsl::call::Bindings;
-use gpukc::dsl::program::{ArrayId, Kernel, Parameter, Program, in_place};
+use gpukc_codegen::{self as codegen, facts::Facts, kernel::Kernel as Text, target::Target};
+use gpukc_cpu::{Argument, Options, RunError, Tensor};
+use gpukc_dsl::call::Bindings;
+use gpukc_dsl::program::{ArrayId, Kernel, Parameter, Program, in_place};
 use gpukc_emulate::{Call, Emulator, Error, Mode};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -278,7 +278,7 @@ fn evaluate(program: &Program, kernel: &Kernel, bindings: &Bindings, arrays: &[T
             Parameter::Array(_) => Argument::Array(arrays.next().expect("an array for each parameter")),
         })
         .collect();
-    gpukc::cpu::run(program, kernel, bindings, &arguments, &Options::default())
+    gpukc_cpu::run(program, kernel, bindings, &arguments, &Options::default())
 }
 
 /// Equal bytes, or equal reports. Of several indices that are out of range any may be reported, unless `exact`.
@@ -337,7 +337,7 @@ fn reports() -> Vec<(String, &'static str, (usize, i64))> {
 }
 
 fn same_report(source: &str, (at, bad): (usize, i64), emulator: &Emulator) -> Result<(), Failed> {
-    let program = common::checked(&gpukc::Source::new("report.gk", source));
+    let program = common::checked(&gpukc_dsl::source::Source::new("report.gk", source));
     let kernel = &program.kernels[0];
     let setting = Setting::parse("m=100 n=1001 k<100");
     let bindings = setting.try_bind(kernel)?;

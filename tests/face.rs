@@ -1,6 +1,9 @@
 //! Kernels called from Rust, on the CPU in a GPU's place: values, errors, views, streams.
 #![deny(warnings, missing_docs)]
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use gpukc::half::{bf16, f16};
 use gpukc::{DeviceArray, Error, ErrorKind, Gpu, PinnedBuffer};
 
@@ -131,10 +134,11 @@ fn views_are_arrays() -> Result<(), Error> {
     let gpu = Gpu::cpu();
     let values: Vec<f32> = (0..12).map(|value| value as f32).collect();
     let mut x = DeviceArray::new(&gpu, [4, 3], &values)?;
-    assert_eq!(total(&gpu, &*x.part(1, [5])?)?.value()?, 15.0);
-    assert_eq!(moments(&gpu, &*x.view(2..4)?)?.mu.to_vec()?, [7.0, 10.0]);
+    assert_eq!(total(&gpu, &x.part(1, [5])?)?.value()?, 15.0);
+    assert_eq!(total(&gpu, &x.part_mut(0, [2])?)?.value()?, 1.0);
+    assert_eq!(moments(&gpu, &x.view(2..4)?)?.mu.to_vec()?, [7.0, 10.0]);
     let ones = gpu.upload(&[1.0; 3])?;
-    saxpy::into(&gpu, 1.0, &ones, &ones, &mut *x.part_mut(3, [3])?)?;
+    saxpy::into(&gpu, 1.0, &ones, &ones, &mut x.part_mut(3, [3])?)?;
     assert_eq!(x.view(0..2)?.to_vec()?, [0.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
     x.view_mut(3..4)?.write(&[0.0, 0.0, 0.0])?;
     assert_eq!(x.part(8, [4])?.to_vec()?, [8.0, 0.0, 0.0, 0.0]);
@@ -148,16 +152,63 @@ fn views_are_arrays() -> Result<(), Error> {
     Ok(())
 }
 
+/// Whatever owns or borrows an array serves as one; types are inferred from the kernel.
+#[test]
+fn arrays_behind_pointers() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let (boxed, counted, shared) = (Box::new(gpu.upload(&[1.0])?), Rc::new(gpu.upload(&[2.0])?), Arc::new(gpu.upload(&[3.0])?));
+    assert_eq!(saxpy(&gpu, 2.0, &boxed, &counted)?.to_vec()?, [4.0]);
+    assert_eq!(saxpy(&gpu, 2.0, &shared, &&*boxed)?.to_vec()?, [7.0]);
+    let (mut boxed, mut z) = (boxed, gpu.zeros([1])?);
+    saxpy::in_place_x(&gpu, 2.0, &mut boxed, &shared)?;
+    saxpy::into(&gpu, 1.0, &shared, &boxed, &mut &mut z)?;
+    assert_eq!((boxed.to_vec()?, z.to_vec()?), (vec![5.0], vec![8.0]));
+    z.assign(&boxed.view(0..1)?)?;
+    let buffer = PinnedBuffer::zeros(&gpu, 1)?.copy_from(gpu.stream(), &z.view(0..1)?)?.wait()?;
+    buffer.copy_to(gpu.stream(), &mut boxed.view_mut(0..1)?)?.wait()?;
+    assert_eq!(boxed.to_vec()?, [5.0]);
+    Ok(())
+}
+
 #[test]
 fn arrays_of_another_device_are_refused() -> Result<(), Error> {
     let (one, two) = (Gpu::cpu(), Gpu::cpu());
-    let x = one.upload(&[1.0])?;
-    let error = total(&two, &x).unwrap_err();
-    assert_eq!(error.to_string(), "total: an array of another device, or of this one opened again");
-    let mut y = two.zeros([1])?;
-    assert!(saxpy::into(&one, 1.0, &x, &x, &mut y).is_err());
+    let (x, mut y) = (one.upload(&[1.0])?, two.zeros([1])?);
+    let refused = |error: Error, name: &str| {
+        let text = "is of another `Gpu` than the call, though of the same device: arrays belong to a `Gpu` and its clones";
+        assert_eq!(error.to_string(), format!("saxpy: `{name}` {text}"));
+        assert_eq!(error.kind(), ErrorKind::Arguments);
+    };
+    refused(saxpy(&one, 1.0, &x, &y).unwrap_err(), "y");
+    refused(saxpy(&two, 1.0, &x, &y).unwrap_err(), "x");
+    refused(saxpy::into(&one, 1.0, &x, &x, &mut y).unwrap_err(), "z");
+    refused(saxpy::in_place_y(&one, 1.0, &x, &mut y).unwrap_err(), "y");
     y.assign(&x)?;
     assert_eq!(total(&two.clone(), &y.try_clone()?)?.value()?, 1.0);
+    Ok(())
+}
+
+/// What a call would refuse, making it ready refuses as well.
+#[test]
+fn kernels_are_made_ready() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    saxpy::prepare(&gpu, 2.0, [3], [3])?;
+    saxpy::prepare_in_place_y(&gpu, 2.0, [3], [3])?;
+    moments::prepare(&gpu, [2, 3])?;
+    let error = saxpy::prepare(&gpu, 2.0, [3], [4]).unwrap_err();
+    assert!(error.to_string().ends_with("saxpy: x has n = 3, y has n = 4"), "{error}");
+    let error = part::prepare(&gpu, 2, 2, [3]).unwrap_err();
+    assert!(error.to_string().contains("`lo + width <= n` does not hold"), "{error}");
+    assert!(total::prepare(&gpu, [usize::MAX]).is_err());
+    Ok(())
+}
+
+/// An error is told once: what it is made of stands in its message, not in a source besides.
+#[test]
+fn errors_have_no_source_that_repeats_them() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let error = gather(&gpu, &gpu.upload(&[1.0])?, &gpu.upload(&[3])?).unwrap_err();
+    assert!(std::error::Error::source(&error).is_none() && error.driver_call().is_none());
     Ok(())
 }
 

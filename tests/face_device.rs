@@ -66,7 +66,7 @@ fn the_same_bits_as_on_the_cpu() -> Result<(), Error> {
         let on = |device: &Gpu| -> Result<_, Error> {
             let (x, y) = (device.upload(&x)?, device.upload(&y)?);
             let z = saxpy(device, 1.7, &x, &y)?;
-            let tail = if n > 3 { total(device, &*z.part(1, [n - 1])?)?.value()? } else { 0.0 };
+            let tail = if n > 3 { total(device, &z.part(1, [n - 1])?)?.value()? } else { 0.0 };
             Ok((z.to_vec()?, total(device, &z)?.value()?, tail))
         };
         assert_eq!(on(&gpu)?, on(&cpu)?, "{n}");
@@ -123,8 +123,8 @@ fn other_types_at_any_place() -> Result<(), Error> {
             let (x, signs) = (device.upload(&x)?, device.upload(&values(COUNT + 8))?);
             let mut z = device.zeros([COUNT + 8])?;
             let place = &mut *z.part_mut(8 - start, [COUNT])?;
-            halves::into(device, &*x.part(start, [COUNT])?, &*x.part(1, [COUNT])?, place)?;
-            Ok((z.to_vec()?, negative(device, &*signs.part(start, [COUNT])?)?.to_vec()?))
+            halves::into(device, &x.part(start, [COUNT])?, &x.part(1, [COUNT])?, place)?;
+            Ok((z.to_vec()?, negative(device, &signs.part(start, [COUNT])?)?.to_vec()?))
         };
         assert_eq!(on(&gpu()?)?, on(&Gpu::cpu())?, "{start}");
     }

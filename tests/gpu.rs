@@ -73,8 +73,8 @@ fn many_shapes_load_few_texts() {
     let log = within("many_shapes_load_few_texts", &[], || {
         let gpu = Gpu::new(0)?;
         for n in 0..300 {
-            saxpy(&gpu, 1.0, &gpu.zeros([n])?, &gpu.zeros([n])?)?;
-            rows(&gpu, &gpu.zeros([3, n])?)?;
+            let _ = saxpy(&gpu, 1.0, &gpu.zeros([n])?, &gpu.zeros([n])?)?;
+            let _ = rows(&gpu, &gpu.zeros([3, n])?)?;
         }
         gpu.synchronize()
     });
@@ -150,9 +150,9 @@ fn views_off_the_alignment_have_their_text() {
     let log = within("views_off_the_alignment_have_their_text", &[], || {
         let gpu = Gpu::new(0)?;
         let x = gpu.zeros([4100])?;
-        rows(&gpu, &*x.part(0, [4, 1024])?)?;
-        rows(&gpu, &*x.part(4, [4, 1024])?)?;
-        rows(&gpu, &*x.part(1, [4, 1024])?)?;
+        let _ = rows(&gpu, &x.part(0, [4, 1024])?)?;
+        let _ = rows(&gpu, &x.part(4, [4, 1024])?)?;
+        let _ = rows(&gpu, &x.part(1, [4, 1024])?)?;
         gpu.synchronize()
     });
     if let Some(log) = log {
@@ -223,10 +223,16 @@ fn arrays_of_another_device_are_refused() {
         for (gpu, elsewhere) in pairs {
             let mut elsewhere = elsewhere.zeros([8])?;
             let mine = gpu.zeros([8])?;
-            let error = saxpy(gpu, 1.0, &mine, &elsewhere).unwrap_err();
-            assert!(error.to_string().contains("an array of another device"), "{error}");
-            assert!(saxpy::into(gpu, 1.0, &mine, &mine, &mut elsewhere).is_err());
-            assert!(saxpy::in_place_x(gpu, 1.0, &mut elsewhere, &mine).is_err());
+            let errors = [
+                (saxpy(gpu, 1.0, &mine, &elsewhere).unwrap_err(), "`y` is"),
+                (saxpy(gpu, 1.0, &elsewhere, &mine).unwrap_err(), "`x` is"),
+                (saxpy::into(gpu, 1.0, &mine, &mine, &mut elsewhere).unwrap_err(), "`z` is"),
+                (saxpy::in_place_x(gpu, 1.0, &mut elsewhere, &mine).unwrap_err(), "`x` is"),
+            ];
+            for (error, name) in errors {
+                let text = error.to_string();
+                assert!(text.contains(name) && (text.contains("on another device") || text.contains("of another `Gpu`")), "{text}");
+            }
             elsewhere.assign(&mine)?;
         }
         assert!(gpu.stream().wait_for(other.stream()).is_err() && gpu.stream().wait_for(again.stream()).is_err());
@@ -273,8 +279,48 @@ fn driver_calls_are_named() {
         let error = saxpy(&gpu, 1.0, &x, &x).unwrap_err();
         assert!(error.to_string().contains("cuLaunchKernel failed with 1 (CUDA_ERROR_INVALID_VALUE) for kernel `saxpy`"), "{error}");
         assert!(error.place().is_some_and(|place| place.file == "tests/gpu.rs"), "{error}");
+        let call = error.driver_call().unwrap();
+        assert_eq!((call.function, call.code, call.name), ("cuLaunchKernel", 1, "CUDA_ERROR_INVALID_VALUE"));
+        assert!(std::error::Error::source(&error).is_none());
         Ok(())
     });
+}
+
+/// A kernel that has been made ready is not compiled again, nor loaded, when it is called.
+#[test]
+fn kernels_are_made_ready() {
+    let log = within("kernels_are_made_ready", &[], || {
+        let gpu = Gpu::new(0)?;
+        saxpy::prepare(&gpu, 2.0, [1000], [1000])?;
+        saxpy::prepare_in_place_y(&gpu, 2.0, [1000], [1000])?;
+        let (x, mut y) = (gpu.zeros([1000])?, gpu.zeros([1000])?);
+        let _ = saxpy(&gpu, 2.0, &x, &y)?;
+        saxpy::in_place_y(&gpu, 2.0, &x, &mut y)?;
+        gpu.synchronize()
+    });
+    let Some(log) = log else { return };
+    let first = log.lines().position(|line| line.starts_with("launch")).unwrap();
+    let loads: Vec<usize> = log.lines().enumerate().filter(|(_, line)| line.starts_with("load")).map(|(at, _)| at).collect();
+    assert!(loads.len() == 2 && loads.iter().all(|&load| load < first), "{log}");
+}
+
+/// Clones of a stream are the same stream, which lives as long as one of them.
+#[test]
+fn streams_and_events_are_handles() {
+    let log = within("streams_and_events_are_handles", &[], || {
+        let gpu = Gpu::new(0)?;
+        let (x, stream) = (gpu.zeros([8])?, gpu.new_stream()?);
+        let again = stream.clone();
+        drop(stream);
+        let y = saxpy::on(&again, 1.0, &x, &x)?;
+        let event = again.record()?;
+        let clone = event.clone();
+        drop((event, again));
+        clone.synchronize()?;
+        y.to_vec().map(drop)
+    });
+    let Some(log) = log else { return };
+    assert_eq!(count(&log, "launch"), 1);
 }
 
 #[test]

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 mod common;
 
 use common::{Case, TARGET};
-use gpukc::codegen::target::Target;
-use gpukc::runtime::cache::Cache;
-use gpukc::runtime::compile::{Compiler, Wanted};
-use gpukc::runtime::error::Error;
-use gpukc::runtime::nvrtc::Form;
+use gpukc_codegen::target::Target;
+use gpukc_runtime::cache::Cache;
+use gpukc_runtime::compile::{Compiler, Wanted};
+use gpukc_runtime::error::Error;
+use gpukc_runtime::nvrtc::Form;
 
 /// Kernels whose speed counts: nothing of theirs may live in local memory.
 const HOT: [&str; 13] = [

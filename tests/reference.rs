@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use common::values::{self, Number};
 use common::{checked, on_cpu, root};
-use gpukc::cpu::Tensor;
-use gpukc::dsl::call::{CallArgument, bind};
-use gpukc::dsl::diagnostic::render;
-use gpukc::dsl::program::{Literal, Parameter};
-use gpukc::dsl::source::Source;
-use gpukc::dsl::types::Type;
+use gpukc_cpu::Tensor;
+use gpukc_dsl::call::{CallArgument, bind};
+use gpukc_dsl::diagnostic::render;
+use gpukc_dsl::program::{Literal, Parameter};
+use gpukc_dsl::source::Source;
+use gpukc_dsl::types::Type;
 
 /// A fenced block of the document.
 struct Block {
@@ -55,7 +55,7 @@ fn programs_of_the_reference() {
     for (nth, block) in blocks.iter().enumerate() {
         let Some(code) = block.language.strip_prefix("gk") else { continue };
         let source = Source::new(format!("docs/language.md, from line {}", block.line), block.text.clone());
-        let found = gpukc::dsl::check(&source).problems;
+        let found = gpukc_dsl::check(&source).problems;
         let codes: Vec<String> = found.iter().map(|problem| problem.code.to_string()).collect();
         let wanted: Vec<&str> = code.split_whitespace().collect();
         if codes != wanted {

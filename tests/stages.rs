@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use common::{Case, files, root};
-use gpukc::codegen;
-use gpukc::codegen::error::Error;
+use gpukc_codegen as codegen;
+use gpukc_codegen::error::Error;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Stages with a snapshot.
@@ -59,7 +59,7 @@ fn stage(case: &Case, stage: &str) -> Result<(), Failed> {
     let program = case.program();
     let kernel = case.kernel(&program);
     let text = match stage {
-        "program" => gpukc::dsl::program::print::print(&program),
+        "program" => gpukc_dsl::program::print::print(&program),
         "plan" => match codegen::plan(&program, kernel, case.target, &case.facts(kernel)) {
             Ok(lowered) => codegen::plan::print::print(&lowered.plan),
             Err(error @ Error::Limit { .. }) => format!("{error}\n"),

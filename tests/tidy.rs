@@ -145,7 +145,7 @@ fn every_code_is_explained() {
             for rest in text.split(call).skip(1) {
                 let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
                 let Ok(code) = digits.parse() else { continue };
-                if gpukc::dsl::diagnostic::codes::explain(code).is_none() {
+                if gpukc_dsl::diagnostic::codes::explain(code).is_none() {
                     faults.push(format!("{name}: GK{code:04} has no explanation"));
                 }
             }

@@ -29,14 +29,15 @@ pub fn kernel(root: &TokenStream, signature: &Signature, origin: &Origin) -> Tok
     let expand = Expand { root, signature };
     let (main, on) = (expand.returning(true), expand.returning(false));
     let (into, on_into) = (expand.existing(true), expand.existing(false));
-    let in_place: TokenStream = signature.in_place.iter().map(|&at| expand.in_place(at)).collect();
+    let in_place: TokenStream = signature.in_place.iter().map(|(at, refusal)| expand.in_place(*at, refusal.as_deref())).collect();
+    let prepare = expand.prepare(None);
     let results = expand.results_struct();
     let about = format!("Further ways to call the kernel `{name}`, and what it is compiled to.\n\n```text\n{}\n```", signature.header);
     quote! {
         #main
 
         #[doc = #about]
-        #[allow(dead_code, non_snake_case, unreachable_pub, clippy::all, clippy::pedantic)]
+        #[allow(dead_code, non_camel_case_types, non_snake_case, unreachable_pub, clippy::all, clippy::pedantic)]
         pub mod #ident {
             static KERNEL: #root::__private::Kernel = #root::__private::Kernel::new(#name, #code, #file, #line, #binaries);
 
@@ -45,6 +46,7 @@ pub fn kernel(root: &TokenStream, signature: &Signature, origin: &Origin) -> Tok
             #into
             #on_into
             #in_place
+            #prepare
 
             /// The CUDA text that serves every call of this kernel; where it can't run on a GPU yet, a comment that says why.
             pub fn cuda() -> #root::__private::String {
@@ -56,7 +58,7 @@ pub fn kernel(root: &TokenStream, signature: &Signature, origin: &Origin) -> Tok
                 KERNEL.plan()
             }
 
-            /// Makes the kernel ready for arguments of these shapes, so that the first call need not.
+            /// For measurements of ours.
             #[doc(hidden)]
             pub fn kernel() -> &'static #root::__private::Kernel {
                 &KERNEL
@@ -119,7 +121,7 @@ impl Expand<'_> {
         let (first, target) = self.target(gpu);
         let parameters = self.parameters(None);
         let names: Vec<&Ident> = signature.results.iter().map(|value| &value.variable).collect();
-        let types = signature.results.iter().map(|value| self.array(value));
+        let types = signature.results.iter().map(|value| self.trait_of(value, "Output"));
         let (scalars, arrays) = (self.scalars(), self.arrays(None));
         let (name, doc) = match gpu {
             true => (
@@ -130,36 +132,96 @@ impl Expand<'_> {
         };
         quote! {
             #[doc = #doc]
-            pub fn #name(#first #(#parameters,)* #(#names: &mut #types),*) -> ::core::result::Result<(), #root::Error> {
+            pub fn #name(#first #(#parameters,)* #(#names: &mut impl #types),*) -> ::core::result::Result<(), #root::Error> {
                 KERNEL.call_into(#target, &[#(#scalars),*], &[#(#arrays),*], &[#(#root::__private::taken(#names)),*])
             }
         }
     }
 
-    /// The calls that leave the result in the memory of parameter `at`.
-    fn in_place(&self, at: usize) -> TokenStream {
+    /// The calls that leave the result in the memory of parameter `at`. Where that is refused they have a bound that no array meets,
+    /// so that rustc says why.
+    fn in_place(&self, at: usize, refusal: Option<&str>) -> TokenStream {
         let (root, signature) = (self.root, self.signature);
-        let parameters = self.parameters(Some(at));
+        let (name, parameter) = (&signature.name, &signature.parameters[at].name);
+        let bound = refusal.map(|_| own(&format!("InPlace_{parameter}")));
+        let parameters = self.parameters(Some((at, bound.as_ref())));
         let (scalars, arrays) = (self.scalars(), self.arrays(Some(at)));
-        let number = Literal::usize_unsuffixed(signature.parameters[..at].iter().filter(|value| value.rank.is_some()).count());
+        let number = self.number(at);
         let functions = [true, false].map(|gpu| {
             let (first, target) = self.target(gpu);
-            let parameter = &signature.parameters[at].name;
-            let (name, doc) = match gpu {
+            let (function, doc) = match gpu {
                 true => (
                     own_call(&format!("in_place_{parameter}")),
-                    format!("[`{0}`](fn@super::{0}) in place: the result is left in `{parameter}`.", signature.name),
+                    format!("[`{name}`](fn@super::{name}) in place: the result is left in `{parameter}`."),
                 ),
                 false => (own_call(&format!("on_in_place_{parameter}")), format!("[`in_place_{parameter}`] on a stream.")),
             };
+            let doc = if refusal.is_some() { quote!(#[doc(hidden)]) } else { quote!(#[doc = #doc]) };
             quote! {
-                #[doc = #doc]
-                pub fn #name(#first #(#parameters),*) -> ::core::result::Result<(), #root::Error> {
+                #doc
+                pub fn #function(#first #(#parameters),*) -> ::core::result::Result<(), #root::Error> {
                     KERNEL.call_in_place(#target, &[#(#scalars),*], &[#(#arrays),*], #number)
                 }
             }
         });
-        functions.into_iter().collect()
+        let besides = match (refusal, bound) {
+            (Some(why), Some(bound)) => {
+                let message = format!("`{name}` can't be computed in place of `{parameter}`: {why}");
+                let note = format!("`{name}(…)` gives a new array, `{name}::into(…)` writes into another one");
+                quote! {
+                    #[doc(hidden)]
+                    #[diagnostic::on_unimplemented(message = #message, label = "this array can't take the result", note = #note)]
+                    pub trait #bound {}
+                }
+            }
+            _ => self.prepare(Some(at)),
+        };
+        functions.into_iter().chain([besides]).collect()
+    }
+
+    /// What makes calls ready, perhaps those in place of a parameter.
+    fn prepare(&self, in_place: Option<usize>) -> TokenStream {
+        let (root, signature) = (self.root, self.signature);
+        let gpu = own("gpu");
+        let (function, call) = match in_place.map(|at| &signature.parameters[at].name) {
+            None => (own_call("prepare"), format!("[`{0}`](fn@super::{0}) and [`into`]", signature.name)),
+            Some(parameter) => (own_call(&format!("prepare_in_place_{parameter}")), format!("[`in_place_{parameter}`]")),
+        };
+        let doc = format!(
+            "Makes the kernel ready for {call} with arrays of these shapes: compiles and loads it, so that the first call need not.\n\n\
+             Arrays must start at multiples of 16 bytes, as all do but some views. A scalar matters where shapes depend on it.\n\n\
+             # Errors\n\nIf the shapes or scalars don't suit the signature, or the kernel can't be compiled here."
+        );
+        let parameters = signature.parameters.iter().map(|value| {
+            let ident = &value.variable;
+            match value.rank {
+                None => {
+                    let scalar = self.element(value.element);
+                    quote!(#ident: #scalar)
+                }
+                Some(rank) => {
+                    let rank = Literal::usize_unsuffixed(rank);
+                    quote!(#ident: [::core::primitive::usize; #rank])
+                }
+            }
+        });
+        let scalars = self.scalars();
+        let arrays = signature.parameters.iter().filter(|value| value.rank.is_some()).map(|value| &value.variable);
+        let number = match in_place.map(|at| self.number(at)) {
+            None => quote!(::core::option::Option::None),
+            Some(number) => quote!(::core::option::Option::Some(#number)),
+        };
+        quote! {
+            #[doc = #doc]
+            pub fn #function(#gpu: &#root::Gpu, #(#parameters),*) -> ::core::result::Result<(), #root::Error> {
+                KERNEL.prepare(#gpu, &[#(#scalars),*], &[#(&#arrays),*], #number)
+            }
+        }
+    }
+
+    /// The number of a parameter among those that are arrays.
+    fn number(&self, at: usize) -> Literal {
+        Literal::usize_unsuffixed(self.signature.parameters[..at].iter().filter(|value| value.rank.is_some()).count())
     }
 
     /// `gpu: &Gpu,` or `stream: &Stream,`, and the stream.
@@ -174,18 +236,20 @@ impl Expand<'_> {
         }
     }
 
-    /// Parameters in order; the one that is computed in place is `&mut`.
-    fn parameters(&self, in_place: Option<usize>) -> Vec<TokenStream> {
+    /// Parameters in order; the one that is computed in place is `&mut`, and may have a bound of its own.
+    fn parameters(&self, in_place: Option<(usize, Option<&Ident>)>) -> Vec<TokenStream> {
         let parameter = |(at, value): (usize, &Value)| {
             let ident = &value.variable;
-            let ty = self.array(value);
-            match value.rank {
-                None => {
+            let taken = in_place.filter(|(place, _)| *place == at);
+            let ty = self.trait_of(value, if taken.is_some() { "Output" } else { "Input" });
+            match (value.rank, taken) {
+                (None, _) => {
                     let scalar = self.element(value.element);
                     quote!(#ident: #scalar)
                 }
-                Some(_) if in_place == Some(at) => quote!(#ident: &mut #ty),
-                Some(_) => quote!(#ident: &#ty),
+                (Some(_), Some((_, Some(bound)))) => quote!(#ident: &mut (impl #ty + #bound)),
+                (Some(_), Some((_, None))) => quote!(#ident: &mut impl #ty),
+                (Some(_), None) => quote!(#ident: &impl #ty),
             }
         };
         self.signature.parameters.iter().enumerate().map(parameter).collect()
@@ -218,6 +282,13 @@ impl Expand<'_> {
                 quote!(::core::primitive::#name)
             }
         }
+    }
+
+    /// What an array must be to be read or written.
+    fn trait_of(&self, value: &Value, name: &str) -> TokenStream {
+        let (root, element) = (self.root, self.element(value.element));
+        let (name, rank) = (own(name), Literal::usize_unsuffixed(value.rank.unwrap_or(0)));
+        quote!(#root::#name<#element, #rank>)
     }
 
     /// The Rust type of an array; a scalar result is an array without dims.
@@ -254,6 +325,7 @@ impl Expand<'_> {
         quote! {
             #[doc = #doc]
             #derive
+            #[must_use = "results that nobody uses were computed for nothing"]
             pub struct Results {
                 #(#fields),*
             }

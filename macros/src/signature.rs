@@ -23,8 +23,8 @@ pub struct Signature {
     pub parameters: Vec<Value>,
     /// Results in order.
     pub results: Vec<Value>,
-    /// The numbers of the parameters that the result may be computed in.
-    pub in_place: Vec<usize>,
+    /// The numbers of the parameters that calls in place are made for; and why the result can't be computed there, if it can't.
+    pub in_place: Vec<(usize, Option<String>)>,
 }
 
 /// A parameter or a result.
@@ -102,14 +102,17 @@ fn name_variables(mut values: Vec<&mut Value>) {
     }
 }
 
-/// Of a kernel that is refused: all that may be meant.
-fn in_place_parameters(checked: Option<&Kernel>, parameters: &[Value], results: &[Value]) -> Vec<usize> {
-    let position = |name: &str| parameters.iter().position(|parameter| parameter.name == name);
+/// Of a kernel that is wrong: all that may be meant.
+fn in_place_parameters(checked: Option<&Kernel>, parameters: &[Value], results: &[Value]) -> Vec<(usize, Option<String>)> {
+    let arrays = parameters.iter().enumerate().filter(|(_, parameter)| parameter.rank.is_some());
     match (checked, results) {
-        (Some(kernel), _) => in_place::in_place(kernel).into_iter().filter_map(|id| position(&kernel.arrays[id].name)).collect(),
+        (Some(kernel), _) => {
+            let known = |name: &str| kernel.arrays.iter().find(|(_, array)| array.name == name).map(|(id, _)| id);
+            arrays.filter_map(|(at, parameter)| Some((at, in_place::refusal(kernel, known(&parameter.name)?)))).collect()
+        }
         (None, [result]) => {
-            let alike = |value: &Value| value.rank.is_some() && value.rank == result.rank && value.element == result.element;
-            (0..parameters.len()).filter(|&at| alike(&parameters[at])).collect()
+            let alike = |value: &Value| value.rank == result.rank && value.element == result.element;
+            arrays.filter(|(_, value)| alike(value)).map(|(at, _)| (at, None)).collect()
         }
         (None, _) => Vec::new(),
     }
@@ -167,7 +170,7 @@ mod tests {
     fn wrong_kernels_have_signatures() {
         let found = of("kernel k(x: f32[n]) -> y: f32[n] { y[i] = x[i + 1]; } kernel k(x: f32[n]) -> f32 { 1.0 }");
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].in_place, [0]);
+        assert_eq!(found[0].in_place, [(0, None)]);
     }
 
     #[test]

@@ -1,29 +1,24 @@
 //! Calls on the CPU in a GPU's place.
 
 use super::{Checked, Given, Kernel};
-use crate::cpu;
-use crate::dsl::call::Bindings;
-use crate::dsl::program::Parameter;
 use crate::error::Error;
 use crate::stream::Stream;
 use crate::untyped::Untyped;
+use gpukc_cpu as cpu;
+use gpukc_dsl::call::Bindings;
+use gpukc_dsl::program::Parameter;
 
 impl Kernel {
     pub(super) fn run_on_cpu(
         &self,
         checked: &Checked,
         stream: &Stream,
-        given: &Given,
+        arrays: &[&Untyped],
         bindings: &Bindings,
     ) -> Result<Vec<cpu::Tensor>, Error> {
         let typed = checked.typed();
-        let mut tensors = Vec::with_capacity(checked.arrays.len());
-        for array in given.arrays {
-            if !array.gpu().is(stream.shared()) {
-                return Err(Error::arguments(format!("{}: an array of another device, or of this one opened again", self.name)));
-            }
-            tensors.push(array.tensor()?);
-        }
+        self.foreign(checked, stream, arrays, &[])?;
+        let tensors = arrays.iter().map(|array| array.tensor()).collect::<Result<Vec<_>, _>>()?;
         let mut next = tensors.iter();
         let arguments: Vec<cpu::Argument> = typed
             .parameters
@@ -37,13 +32,18 @@ impl Kernel {
         results.map_err(|error| Error::run(error, &checked.source))
     }
 
-    pub(super) fn write_on_cpu(&self, checked: &Checked, stream: &Stream, given: &Given, outputs: &[&Untyped]) -> Result<(), Error> {
-        if outputs.iter().any(|output| !output.gpu().is(stream.shared())) {
-            return Err(Error::arguments(format!("{}: an array of another device, or of this one opened again", self.name)));
-        }
+    pub(super) fn write_on_cpu(
+        &self,
+        checked: &Checked,
+        stream: &Stream,
+        given: &Given,
+        arrays: &[&Untyped],
+        outputs: &[&Untyped],
+    ) -> Result<(), Error> {
+        self.foreign(checked, stream, arrays, outputs)?;
         let bindings = self.bind(checked, given)?;
         self.check_outputs(checked, &bindings, outputs)?;
-        let results = self.run_on_cpu(checked, stream, given, &bindings)?;
+        let results = self.run_on_cpu(checked, stream, arrays, &bindings)?;
         results.into_iter().zip(outputs).try_for_each(|(tensor, output)| output.set_tensor(tensor))
     }
 }

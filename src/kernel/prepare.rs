@@ -3,16 +3,16 @@
 use std::sync::{Arc, PoisonError};
 
 use super::{ALIGNMENT, Checked, Entry, Given, KEPT, Kernel, Key, Prepared};
-use crate::codegen;
-use crate::codegen::facts::Facts;
-use crate::codegen::kernel::Kernel as Cuda;
-use crate::codegen::target::Target;
-use crate::dsl::program::{ArrayId, Kernel as Typed, Program};
 use crate::error::Error;
 use crate::gpu;
-use crate::runtime::compile::{Binary, Wanted};
-use crate::runtime::launch::{Call, Layout, Loaded};
 use crate::untyped::Extents;
+use gpukc_codegen as codegen;
+use gpukc_codegen::facts::Facts;
+use gpukc_codegen::kernel::Kernel as Cuda;
+use gpukc_codegen::target::Target;
+use gpukc_dsl::program::{ArrayId, Kernel as Typed, Program};
+use gpukc_runtime::compile::{Binary, Wanted};
+use gpukc_runtime::launch::{Call, Layout, Loaded};
 
 impl Checked {
     /// What a build script has made for a device: it serves every call, and needs no NVRTC.
@@ -45,14 +45,14 @@ impl Kernel {
                 return Ok(entries[0].clone());
             }
         }
-        let entry = Arc::new(self.prepare(checked, cuda, &prepared, given)?);
+        let entry = Arc::new(self.new_entry(checked, cuda, &prepared, given)?);
         let mut entries = prepared.entries();
         entries.insert(0, entry.clone());
         entries.truncate(KEPT);
         Ok(entry)
     }
 
-    fn prepare(&self, checked: &Checked, cuda: &gpu::Cuda, prepared: &Prepared, given: &Given) -> Result<Entry, Error> {
+    fn new_entry(&self, checked: &Checked, cuda: &gpu::Cuda, prepared: &Prepared, given: &Given) -> Result<Entry, Error> {
         let bindings = self.bind(checked, given)?;
         let typed = checked.typed();
         let device = cuda.queue.device().facts().target;
@@ -83,7 +83,7 @@ impl Kernel {
         let mut matter = kernel.sized_by();
         matter.extend(&checked.shaping);
         let key = Key {
-            inputs: given.arrays.iter().map(|array| *array.extents()).collect(),
+            inputs: given.shapes.iter().map(|shape| **shape).collect(),
             scalars: matter.into_iter().filter_map(|id| Some((id, *given.scalars.get(id.index())?))).collect(),
             aligned: given.aligned,
             in_place: given.in_place,

@@ -2,10 +2,10 @@
 
 use super::prepare::compile;
 use super::{Checked, Kernel};
-use crate::codegen;
-use crate::codegen::facts::Facts;
-use crate::codegen::target::Target;
-use crate::dsl::program::Kernel as Typed;
+use gpukc_codegen as codegen;
+use gpukc_codegen::facts::Facts;
+use gpukc_codegen::target::Target;
+use gpukc_dsl::program::Kernel as Typed;
 
 impl Kernel {
     /// The CUDA text that serves every call; a comment where there is none.

@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpukc::codegen::facts::Facts;
-use gpukc::codegen::target::Target;
-use gpukc::cpu::{Argument, Options, Tensor};
-use gpukc::dsl::call::{self, Bindings, CallArgument};
-use gpukc::dsl::program::{Array, Kernel, Literal, Parameter, Program};
-use gpukc::dsl::source::Source;
-use gpukc::dsl::types::Type;
+use gpukc_codegen::facts::Facts;
+use gpukc_codegen::target::Target;
+use gpukc_cpu::{Argument, Options, Tensor};
+use gpukc_dsl::call::{self, Bindings, CallArgument};
+use gpukc_dsl::program::{Array, Kernel, Literal, Parameter, Program};
+use gpukc_dsl::source::Source;
+use gpukc_dsl::types::Type;
 
 pub mod values;
 
@@ -123,8 +123,8 @@ impl Case {
 
 /// Checks a text; a refusal is drawn.
 pub fn checked(source: &Source) -> Program {
-    let checked = gpukc::dsl::check(source);
-    checked.program.unwrap_or_else(|| panic!("\n{}", gpukc::dsl::diagnostic::render::human(source, &checked.problems, false)))
+    let checked = gpukc_dsl::check(source);
+    checked.program.unwrap_or_else(|| panic!("\n{}", gpukc_dsl::diagnostic::render::human(source, &checked.problems, false)))
 }
 
 /// Runs a kernel on the CPU device; `arrays` serve its array parameters in order.
@@ -138,7 +138,7 @@ pub fn on_cpu(program: &Program, kernel: &Kernel, bindings: &Bindings, arrays: &
             Parameter::Array(_) => Argument::Array(arrays.next().expect("an array for each parameter")),
         })
         .collect();
-    gpukc::cpu::run(program, kernel, bindings, &arguments, &Options::default()).map_err(|error| error.to_string())
+    gpukc_cpu::run(program, kernel, bindings, &arguments, &Options::default()).map_err(|error| error.to_string())
 }
 
 impl Setting {

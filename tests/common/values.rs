@@ -1,7 +1,7 @@
 //! Numbers for inputs, and numbers as text.
 
-use gpukc::cpu::Tensor;
-use gpukc::dsl::types::Type;
+use gpukc_cpu::Tensor;
+use gpukc_dsl::types::Type;
 use half::{bf16, f16};
 
 /// The SplitMix64 output for a counter.

@@ -3,31 +3,55 @@
 
 use std::collections::HashSet;
 
-use super::{Array, ArrayId, Bounds, ExprId, ExprKind, Kernel, Parameter, Statement, StatementKind, Subscript, VariableId, print};
+use super::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Parameter, Statement, StatementKind, Subscript, VariableId, print};
 
 /// The parameters in which a kernel of one result may be computed in place: those of the result's type and shape in which it is
 /// element-wise. Each such parameter, and every `let` that depends on it, is read at the element that is being defined only,
 /// outside of reductions, and by no statement that is not needed for the result.
 pub fn in_place(kernel: &Kernel) -> Vec<ArrayId> {
-    let &[result] = kernel.results.as_slice() else { return Vec::new() };
     let parameters = kernel.parameters.iter().filter_map(|parameter| match *parameter {
         Parameter::Array(id) => Some(id),
         Parameter::Scalar(_) => None,
     });
-    parameters.filter(|&id| alike(kernel, id, result) && is_element_wise(kernel, id, result)).collect()
+    parameters.filter(|&id| refusal(kernel, id).is_none()).collect()
+}
+
+/// Why a parameter can't give its memory to the result, in one clause; none if it can.
+pub fn refusal(kernel: &Kernel, parameter: ArrayId) -> Option<String> {
+    let &[result] = kernel.results.as_slice() else {
+        return Some(format!("`{}` has {} results", kernel.name, kernel.results.len()));
+    };
+    if !alike(kernel, parameter, result) {
+        return Some(format!("{} has another type than the result, {}", declared(kernel, parameter), declared(kernel, result)));
+    }
+    other_elements(kernel, parameter, result)
 }
 
 fn alike(kernel: &Kernel, a: ArrayId, b: ArrayId) -> bool {
-    let shape = |array: &Array| array.shape.iter().map(|&extent| print::expr(kernel, extent)).collect::<Vec<_>>();
-    let (a, b) = (&kernel.arrays[a], &kernel.arrays[b]);
-    a.element == b.element && shape(a) == shape(b)
+    kernel.arrays[a].element == kernel.arrays[b].element && shape(kernel, a) == shape(kernel, b)
 }
 
-fn is_element_wise(kernel: &Kernel, parameter: ArrayId, result: ArrayId) -> bool {
+/// The extents, as they are written.
+fn shape(kernel: &Kernel, id: ArrayId) -> Vec<String> {
+    kernel.arrays[id].shape.iter().map(|&extent| print::expr(kernel, extent)).collect()
+}
+
+fn declared(kernel: &Kernel, id: ArrayId) -> String {
+    let array = &kernel.arrays[id];
+    match shape(kernel, id).as_slice() {
+        [] => format!("`{}: {}`", array.name, array.element),
+        extents => format!("`{}: {}[{}]`", array.name, array.element, extents.join(", ")),
+    }
+}
+
+/// Where the kernel reads elements of the parameter that are overwritten by then.
+fn other_elements(kernel: &Kernel, parameter: ArrayId, result: ArrayId) -> Option<String> {
+    let name = |id: ArrayId| &kernel.arrays[id].name;
+    let parts = || Some(format!("no single statement defines all of `{}`", name(result)));
     let mut dependent = HashSet::from([parameter]);
     let mut done = false;
     for statement in &kernel.statements {
-        let mut reads = Reads { kernel, statement, dependent: &dependent, any: false, apart: false };
+        let mut reads = Reads { kernel, statement, dependent: &dependent, any: false, apart: None };
         reads.expr(statement.value, false);
         statement.subscripts.iter().for_each(|subscript| reads.subscript(subscript, true));
         for range in &statement.variables {
@@ -35,24 +59,39 @@ fn is_element_wise(kernel: &Kernel, parameter: ArrayId, result: ArrayId) -> bool
             reads.expr(range.hi, true);
         }
         let (any, apart) = (reads.any, reads.apart);
-        if apart || (done && (any || statement.array == result)) {
-            return false;
+        if let Some((read, array)) = apart {
+            let through = if array == parameter { String::new() } else { format!(", which depends on `{}`,", name(parameter)) };
+            let (read, target) = (print::expr(kernel, read), target(kernel, statement));
+            return Some(format!("`{read}`{through} is read for `{target}`, and may have been overwritten by then"));
+        }
+        if done && any {
+            return Some(format!("`{}` is read again when `{}` has been computed", name(parameter), name(result)));
         }
         let whole = statement.kind == StatementKind::Define && identity(kernel, &statement.subscripts).is_some();
         if statement.array == result {
             // All of the result at once, or its other parts would be overwritten too early.
-            if !whole {
-                return false;
+            if !whole || done {
+                return parts();
             }
             done = true;
         } else if any {
             if !whole || !alike(kernel, statement.array, result) {
-                return false;
+                let between = declared(kernel, statement.array);
+                return Some(format!("{between}, which depends on `{}`, is not of the type of the result", name(parameter)));
             }
             dependent.insert(statement.array);
         }
     }
-    done
+    if done { None } else { parts() }
+}
+
+/// The left side of a statement.
+fn target(kernel: &Kernel, statement: &Statement) -> String {
+    let subscripts: Vec<String> = statement.subscripts.iter().map(|subscript| print::expr(kernel, subscript.index)).collect();
+    match subscripts.as_slice() {
+        [] => kernel.arrays[statement.array].name.clone(),
+        subscripts => format!("{}[{}]", kernel.arrays[statement.array].name, subscripts.join(", ")),
+    }
 }
 
 /// The variables, if the subscripts are distinct variables.
@@ -76,8 +115,8 @@ struct Reads<'a> {
     dependent: &'a HashSet<ArrayId>,
     /// It reads them.
     any: bool,
-    /// It reads them elsewhere than at the element that it defines.
-    apart: bool,
+    /// The first read elsewhere than at the element that it defines, and of what.
+    apart: Option<(ExprId, ArrayId)>,
 }
 
 impl Reads<'_> {
@@ -89,7 +128,9 @@ impl Reads<'_> {
                 if self.dependent.contains(array) {
                     self.any = true;
                     let own = identity(self.kernel, &self.statement.subscripts);
-                    self.apart |= inside || own.is_none() || own != identity(self.kernel, subscripts);
+                    if inside || own.is_none() || own != identity(self.kernel, subscripts) {
+                        self.apart.get_or_insert((id, *array));
+                    }
                 }
                 subscripts.iter().for_each(|subscript| self.subscript(subscript, inside));
             }
@@ -163,5 +204,37 @@ mod tests {
         );
         assert!(names("kernel k(x: f32[n]) -> (y: f32[n], z: f32[n]) { y[i] = x[i]; z[i] = x[i]; }").is_empty());
         assert!(names("kernel k(x: i32[n]) -> z: i32[n] { z[x[i]] += 1; }").is_empty());
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        let why = |text: &str| {
+            let program = crate::check(&Source::new("t", text)).program.unwrap();
+            let kernel = program.kernels.last().unwrap();
+            let x = kernel.arrays.iter().find(|(_, array)| array.name == "x").unwrap().0;
+            refusal(kernel, x).unwrap_or_default()
+        };
+        assert_eq!(why("kernel k(x: f32[n]) -> z: f32[n] { z[i] = x[i]; }"), "");
+        assert_eq!(
+            why("kernel k(x: f32[n]) -> z: f32[n] { z[i] = x[i] / sum[k] x[k]; }"),
+            "`x[k]` is read for `z[i]`, and may have been overwritten by then"
+        );
+        assert_eq!(
+            why("kernel k(x: f32[n]) -> z: f32[n] { let t[i] = x[i]; z[i] = t[n - 1 - i]; }"),
+            "`t[n - 1 - i]`, which depends on `x`, is read for `z[i]`, and may have been overwritten by then"
+        );
+        assert_eq!(
+            why("kernel k(x: f32[m, n]) -> f32 { sum[i, j] x[i, j] }"),
+            "`x: f32[m, n]` has another type than the result, `out: f32`"
+        );
+        assert_eq!(why("kernel k(x: f32[n]) -> (y: f32[n], z: f32[n]) { y[i] = x[i]; z[i] = x[i]; }"), "`k` has 2 results");
+        assert_eq!(
+            why("kernel k(x: f32[2 * n], w: f32[n]) -> z: f32[2 * n] { z[2 * i] = w[i]; z[2 * i + 1] = w[i]; }"),
+            "no single statement defines all of `z`"
+        );
+        assert_eq!(
+            why("kernel k(x: f32[n]) -> z: f32[n] { let t[i] = x[i] as i32; z[i] = t[i] as f32; }"),
+            "`t: i32[n]`, which depends on `x`, is not of the type of the result"
+        );
     }
 }
