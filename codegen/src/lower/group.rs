@@ -165,11 +165,15 @@ pub enum Axis {
     Neither,
 }
 
-/// The axis of a reduction, by its reads' majority.
+/// The axis of a reduction, by the majority of its reads. What all results share comes from the cache and has no say, unless there
+/// is nothing else.
 pub fn axis(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Axis {
     let (Some(inner), Some(outer)) = (reduce.variables.last(), statement.variables.last()) else { return Axis::Contiguous };
     let (mut contiguous, mut strided, mut other) = (0, 0, 0);
-    for read in walk::reads(kernel, reduce.body) {
+    let reads = walk::reads(kernel, reduce.body);
+    let of_result = |read: &ExprId| statement.variables.iter().any(|v| walk::mentions(kernel, *read, v.variable));
+    let all_shared = !reads.iter().any(of_result);
+    for read in reads.into_iter().filter(|read| all_shared || of_result(read)) {
         let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
         if !walk::mentions(kernel, read, inner.variable) {
             continue;

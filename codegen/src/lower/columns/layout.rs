@@ -1,0 +1,132 @@
+//! How threads lie over the rows and columns that a block takes.
+
+use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement, Subscript};
+
+use super::super::context::Lowering;
+use super::super::group::only_reduction;
+use super::super::place::Place;
+use super::super::reduction::Reduction;
+use super::super::split::Level;
+use crate::formula::Formula;
+use crate::plan::CudaType;
+use crate::{size, walk};
+
+/// Accumulators of a block of the canonical order.
+pub const ACCUMULATORS: i64 = 128;
+/// Threads of a block, where the accumulators suffice.
+const THREADS: i64 = 256;
+/// Fewer blocks than this do not keep a large device's memory busy; a cluster then shares the accumulators of a block of rows.
+const FEW_BLOCKS: i64 = 256;
+/// Blocks of such a cluster.
+const SLICES: i64 = 8;
+/// Most accumulators that a thread keeps in registers.
+const MOST_HELD: i64 = 64;
+/// Accesses of each array that a thread has in flight.
+const IN_FLIGHT: i64 = 8;
+
+/// How threads lie over the rows and columns of a block. A thread holds `own` neighbouring accumulators of each of `lanes`
+/// neighbouring columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Neighbouring columns that one access takes.
+    pub lanes: i64,
+    /// Threads along the columns.
+    pub across: i64,
+    /// Threads along the rows.
+    pub along: i64,
+    /// Accumulators of a column in one thread.
+    pub own: i64,
+    /// Blocks that share the accumulators as a cluster.
+    pub slices: i64,
+}
+
+impl Layout {
+    /// Columns of a tile.
+    pub fn tile(self) -> i64 {
+        self.lanes * self.across
+    }
+    /// The accumulators that terms reach.
+    pub fn reach(self) -> i64 {
+        self.own * self.along * self.slices
+    }
+    /// Rounds of rows whose accesses are in flight together.
+    pub fn depth(self) -> i64 {
+        (IN_FLIGHT / self.own).max(1)
+    }
+
+    /// The layout for a level: `tiles(columns)` gives the blocks that tiles of so many columns make.
+    pub fn choose(lowering: &Lowering, level: &Level, width: &Formula, lanes: i64, blocks: impl Fn(i64) -> Formula) -> Layout {
+        let facts = lowering.facts;
+        let reach = [1, 4, 16, 32, 64].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
+        // A warp reads a few whole lines of memory, of narrow matrices several rows.
+        let narrowest = [4, 8, 16].into_iter().find(|across| facts.below(width, across * lanes + 1)).unwrap_or(32);
+        let few = reach == ACCUMULATORS && facts.below(&blocks(narrowest * lanes), FEW_BLOCKS);
+        let slices = if few && lowering.target.capability >= 90 { SLICES } else { 1 };
+        let held = reach / slices;
+        if held <= 4 {
+            return Layout { lanes, across: THREADS, along: 1, own: held, slices };
+        }
+        let mut across = narrowest;
+        let mut along = (THREADS / across).min(held);
+        while held / along * lanes > MOST_HELD {
+            (across, along) = (across / 2, along * 2);
+        }
+        Layout { lanes, across, along, own: held / along, slices }
+    }
+}
+
+/// Arrays whose neighbouring elements are neighbouring columns, and where they are read so.
+pub type Packed = Vec<(ArrayId, Vec<ExprId>)>;
+
+/// The reads that one access can serve for several columns, and for how many: reads of whole rows at the loop's own variables,
+/// whose every row starts at a multiple of the access.
+pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction, columns: &Ranged) -> (i64, Packed) {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let (mut packed, mut widest): (Packed, usize) = (Vec::new(), 1);
+    if !facts.aligned || reduction.reduce.filter.is_some() || !matches!(reduction.accumulator, CudaType::Element(_)) {
+        return (1, packed);
+    }
+    let ranges: Vec<Ranged> = statement.variables.iter().chain(&reduction.reduce.variables).copied().collect();
+    for read in walk::reads(kernel, reduction.reduce.body) {
+        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+        let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
+        if !in_memory || !runs_along(lowering, *array, subscripts, &ranges, columns) {
+            continue;
+        }
+        widest = widest.max(kernel.arrays[*array].element.size());
+        match packed.iter_mut().find(|(other, _)| other == array) {
+            Some((_, reads)) => reads.push(read),
+            None => packed.push((*array, vec![read])),
+        }
+    }
+    let extent = size::extent(kernel, facts, columns);
+    let fits = |lanes: &i64| extent.as_ref().is_some_and(|extent| facts.multiple(extent, *lanes));
+    let lanes = [8, 4, 2].into_iter().filter(|lanes| lanes * widest as i64 <= 16).find(fits);
+    match lanes {
+        Some(lanes) if !packed.is_empty() => (lanes, packed),
+        _ => (1, Vec::new()),
+    }
+}
+
+/// Whether subscripts are variables that run over the array's whole dims, the columns' one last.
+fn runs_along(lowering: &Lowering, array: ArrayId, subscripts: &[Subscript], ranges: &[Ranged], columns: &Ranged) -> bool {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let range_of = |subscript: &Subscript| match kernel.exprs[subscript.index].kind {
+        ExprKind::Variable(variable) => ranges.iter().find(|range| range.variable == variable),
+        _ => None,
+    };
+    let whole = |(subscript, extent): (&Subscript, &ExprId)| {
+        range_of(subscript).is_some_and(|range| {
+            size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0))
+                && size::formula(kernel, facts, range.hi).is_some_and(|hi| size::formula(kernel, facts, *extent) == Some(hi))
+        })
+    };
+    let last = subscripts.last().and_then(range_of).is_some_and(|range| range.variable == columns.variable);
+    last && subscripts.iter().zip(&kernel.arrays[array].shape).all(whole)
+}
+
+/// Whether the statement's result may be stored as packs: of its type and with its rows.
+pub fn stores_packs(lowering: &Lowering, statement: &Statement, lanes: i64) -> bool {
+    let element = lowering.kernel.arrays[statement.array].element;
+    only_reduction(lowering.kernel, statement).is_some() && lanes > 1 && element.size() as i64 * lanes <= 16
+}

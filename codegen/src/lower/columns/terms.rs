@@ -1,0 +1,217 @@
+//! The rows that a thread takes of a block: loads first, several rounds of them in flight, then arithmetic.
+
+use gpukc_dsl::program::ExprKind;
+use gpukc_dsl::types::Type;
+
+use super::super::context::Lowering;
+use super::super::reduction::Reduction;
+use super::super::split::BLOCK;
+use super::layout::{ACCUMULATORS, Layout, Packed};
+use super::{Block, Columns};
+use crate::error::Error;
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+
+/// A thread's part of a block of rows.
+pub struct Rows {
+    layout: Layout,
+    reads: Packed,
+    /// The accumulators, by neighbour and column.
+    parts: Expr,
+    /// The thread's first row, and the end of the block's.
+    first: Expr,
+    last: Expr,
+    /// Whether no round of rows is cut short.
+    even: bool,
+    /// Whether every accumulator takes one term at most.
+    single: bool,
+    terms: Expr,
+    extents: Vec<Expr>,
+    outer: Expr,
+    width: Expr,
+    column: Expr,
+}
+
+impl Rows {
+    /// Declares the accumulators and bounds.
+    pub fn begin(
+        lowering: &mut Lowering,
+        work: &Columns,
+        layout: Layout,
+        reads: Packed,
+        block: &Block,
+        column: Expr,
+    ) -> Result<Rows, Error> {
+        let (reduction, level, ty) = (work.reduction, work.level, lowering.index_type());
+        let terms = lowering.size(&level.terms, "terms");
+        let mut extents = Vec::new();
+        for range in &reduction.reduce.variables {
+            let formula = lowering.extent(range)?;
+            extents.push(lowering.size(&formula, "extent"));
+        }
+        let wish = format!("{}_part", reduction.reduce.reducer.name());
+        let shape = [layout.own as u32, layout.lanes as u32];
+        let shape = if layout.lanes > 1 { shape.to_vec() } else { vec![layout.own as u32] };
+        let parts = lowering.registers(&wish, reduction.accumulator.clone(), shape);
+        let mut rows = name("threadIdx.y").cast(Type::I32) * int(layout.own);
+        if let Some(slice) = &block.slice {
+            rows = slice.clone() * int(layout.own * layout.along) + rows;
+        }
+        let single = lowering.facts.below(&level.terms, layout.reach() + 1);
+        let (first, last) = if single {
+            (if layout.along > 1 { lowering.local("first", ty, rows) } else { int(0) }, terms.clone())
+        } else {
+            let first = lowering.local("first", ty, block.block.clone() * int(BLOCK) + rows);
+            let last = call("minimum", vec![(block.block.clone() + int(1)) * int(BLOCK), terms.clone()]);
+            (first, lowering.local("last", ty, last))
+        };
+        let even = match single {
+            true => lowering.facts.is(&level.terms, layout.reach()),
+            false => lowering.facts.multiple(&level.terms, ACCUMULATORS * layout.depth()),
+        };
+        let rows = Rows {
+            layout,
+            reads,
+            parts,
+            first,
+            last,
+            even,
+            single,
+            terms,
+            extents,
+            outer: block.outer.clone(),
+            width: block.width.clone(),
+            column,
+        };
+        rows.each_part(lowering, |lowering, part, lane| {
+            lowering.push(Node::Assign(rows.part(part, lane), reduction.identity.clone()));
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    fn each_part(
+        &self,
+        lowering: &mut Lowering,
+        write: impl FnOnce(&mut Lowering, Expr, Expr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        lowering.each("part", Type::I32, [int(0), int(self.layout.own), int(1)], Unroll::Full, |lowering, part| {
+            self.each_lane(lowering, |lowering, lane| write(lowering, part, lane))
+        })
+    }
+
+    fn each_lane(&self, lowering: &mut Lowering, write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>) -> Result<(), Error> {
+        lowering.each("lane", Type::I32, [int(0), int(self.layout.lanes), int(1)], Unroll::Full, write)
+    }
+
+    /// Takes all of the thread's terms of the block.
+    pub fn take_all(&self, lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
+        if self.single {
+            return self.take(lowering, work, self.first.clone(), 1, !self.even);
+        }
+        let ty = lowering.index_type();
+        let depth = self.layout.depth();
+        let step = ACCUMULATORS * depth;
+        if self.even {
+            let bounds = [self.first.clone(), self.last.clone(), int(step)];
+            return lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, depth, false));
+        }
+        // Rounds that are whole know no test, so that the loads of several are in flight at once.
+        let whole = self.last.clone() - int((depth - 1) * ACCUMULATORS + self.layout.own - 1);
+        let whole = lowering.local("whole", ty, whole);
+        let bounds = [self.first.clone(), whole.clone(), int(step)];
+        lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, depth, false))?;
+        let zero = lowering.index_constant(0).cast(ty);
+        let rounds = call("maximum", vec![(whole - self.first.clone() + int(step - 1)) / int(step), zero]);
+        let left = lowering.local("left", ty, self.first.clone() + rounds * int(step));
+        let bounds = [left, self.last.clone(), int(ACCUMULATORS)];
+        lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, 1, true))
+    }
+
+    /// Takes the terms of `depth` rounds from `row` on.
+    fn take(&self, lowering: &mut Lowering, work: &Columns, row: Expr, depth: i64, tested: bool) -> Result<(), Error> {
+        let packs = self.load(lowering, work, &row, depth, tested)?;
+        self.each_term(lowering, &row, depth, tested, |lowering, term, part, at| {
+            if let Some(source) = work.level.source {
+                let offset = (self.outer.clone() * self.terms.clone() + term) * self.width.clone() + self.column.clone();
+                let value = source.read(lowering, offset);
+                let place = self.part(part, int(0));
+                let next = work.reduction.combine(place.clone(), value);
+                lowering.push(Node::Assign(place, next));
+                return Ok(());
+            }
+            lowering.bind_term(work.reduction, term, &self.extents)?;
+            self.each_lane(lowering, |lowering, lane| {
+                for ((_, reads), pack) in self.reads.iter().zip(&packs) {
+                    let element = pack.clone().at(at.clone()).lane(lane.clone());
+                    lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+                }
+                let column = if self.layout.lanes > 1 { self.column.clone() + lane.clone() } else { self.column.clone() };
+                lowering.variables.insert(work.columns.variable, column);
+                lowering.accumulate(work.reduction, self.part(part, lane))
+            })
+        })?;
+        lowering.computed.clear();
+        lowering.variables.insert(work.columns.variable, self.column.clone());
+        Ok(())
+    }
+
+    /// Issues the loads that serve several columns at once.
+    fn load(&self, lowering: &mut Lowering, work: &Columns, row: &Expr, depth: i64, tested: bool) -> Result<Vec<Expr>, Error> {
+        let mut packs = Vec::new();
+        if self.reads.is_empty() {
+            return Ok(packs);
+        }
+        let lanes = self.layout.lanes as u32;
+        for (array, _) in &self.reads {
+            let array = &lowering.kernel.arrays[*array];
+            let wish = format!("{}_pack", array.name.replace('.', "_"));
+            packs.push(lowering.registers(&wish, CudaType::Pack(array.element, lanes), vec![(depth * self.layout.own) as u32]));
+        }
+        let reads = &self.reads;
+        self.each_term(lowering, row, depth, tested, |lowering, term, _, at| {
+            lowering.bind_term(work.reduction, term, &self.extents)?;
+            for ((array, reads), pack) in reads.iter().zip(&packs) {
+                let Some(read) = reads.first() else { continue };
+                let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[*read].kind.clone() else { continue };
+                let (indices, _) = lowering.guarded_indices(*array, &subscripts)?;
+                let offset = lowering.row_major(*array, indices)?;
+                let pointer = lowering.pointer(*array);
+                let element = lowering.kernel.arrays[*array].element;
+                let wide = Expr::Wide(element, lanes, Box::new(pointer), Box::new(offset));
+                lowering.push(Node::Assign(pack.clone().at(at.clone()), wide));
+            }
+            Ok(())
+        })?;
+        Ok(packs)
+    }
+
+    /// Visits the terms of `depth` rounds: the term, its accumulator, and its place among all.
+    fn each_term(
+        &self,
+        lowering: &mut Lowering,
+        row: &Expr,
+        depth: i64,
+        tested: bool,
+        write: impl FnOnce(&mut Lowering, Expr, Expr, Expr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (ty, own) = (lowering.index_type(), self.layout.own);
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            lowering.each("part", Type::I32, [int(0), int(own), int(1)], Unroll::Full, |lowering, part| {
+                let term = lowering.local("term", ty, row.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone());
+                let inside = tested.then(|| term.clone().less(self.last.clone()));
+                lowering.when_some(inside, |lowering| write(lowering, term, part.clone(), ahead * int(own) + part))
+            })
+        })
+    }
+
+    /// An accumulator of a column.
+    fn part(&self, part: Expr, lane: Expr) -> Expr {
+        let parts = self.parts.clone().at(part);
+        if self.layout.lanes > 1 { parts.at(lane) } else { parts }
+    }
+
+    /// The thread's total of a column.
+    pub fn own(&self, reduction: &Reduction, lane: &Expr) -> Expr {
+        reduction.tree((0..self.layout.own).map(|part| self.part(int(part), lane.clone())).collect())
+    }
+}
