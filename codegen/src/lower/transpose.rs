@@ -1,5 +1,8 @@
 //! Transposes: maps whose input and output run along different dimensions. A tile goes through shared memory, so that both sides
-//! move whole pieces of memory: it is read along the input's contiguous dimension and written along the output's.
+//! move whole pieces of memory: it is read along the input's contiguous dimension and written along the output's. Where rows of
+//! both sides are whole packs, see `transpose/wide.rs`.
+
+mod wide;
 
 use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Kernel, Ranged, Statement};
 use gpukc_dsl::types::Type;
@@ -104,68 +107,68 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     Ok(())
 }
 
-fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> Result<(), Error> {
-    lowering.begin_launch(&[statement.array]);
+/// Where a block's tile lies, and the launch's grid.
+struct Tiles {
+    /// The first values of both variables in the tile, and their extents.
+    across: Expr,
+    along: Expr,
+    across_extent: Expr,
+    along_extent: Expr,
+    blocks: Formula,
+}
+
+/// Numbers tiles of `side` by `side` elements: along the input's contiguous dimension first, then the output's, then the rest.
+fn tiles(lowering: &mut Lowering, statement: &Statement, shape: &Shape, side: i64) -> Result<Tiles, Error> {
     let ty = lowering.index_type();
-    let batch: Vec<Ranged> = statement
-        .variables
-        .iter()
-        .filter(|v| v.variable != shape.across.variable && v.variable != shape.along.variable)
-        .copied()
-        .collect();
+    let both = [shape.across.variable, shape.along.variable];
+    let batch: Vec<Ranged> = statement.variables.iter().filter(|v| !both.contains(&v.variable)).copied().collect();
     let (across, along) = (lowering.extent(&shape.across)?, lowering.extent(&shape.along)?);
     let wishes = |lowering: &Lowering, range: &Ranged| lowering.kernel.variables[range.variable].name.clone();
     let (across_name, along_name) = (wishes(lowering, &shape.across), wishes(lowering, &shape.along));
     let across_extent = lowering.size(&across, &format!("{across_name}_extent"));
     let along_extent = lowering.size(&along, &format!("{along_name}_extent"));
-    let across_tiles = lowering.size(&across.clone().div_ceil(TILE), &format!("{across_name}_tiles"));
-    let along_tiles = lowering.size(&along.clone().div_ceil(TILE), &format!("{along_name}_tiles"));
+    let across_tiles = lowering.size(&across.clone().div_ceil(side), &format!("{across_name}_tiles"));
+    let along_tiles = lowering.size(&along.clone().div_ceil(side), &format!("{along_name}_tiles"));
     let work = lowering.local("work", ty, name("blockIdx.x").cast(ty));
-    let across_tile = lowering.local(&format!("{across_name}_tile"), ty, (work.clone() % across_tiles.clone()) * int(TILE));
+    let across_tile = lowering.local(&format!("{across_name}_tile"), ty, (work.clone() % across_tiles.clone()) * int(side));
     let rest = lowering.local("rest", ty, work / across_tiles);
-    let along_tile = lowering.local(&format!("{along_name}_tile"), ty, (rest.clone() % along_tiles.clone()) * int(TILE));
+    let along_tile = lowering.local(&format!("{along_name}_tile"), ty, (rest.clone() % along_tiles.clone()) * int(side));
     if !batch.is_empty() {
         let outer = lowering.local("outer", ty, rest / along_tiles);
         lowering.decode(&batch, outer)?;
     }
-    let mut tiles = Vec::new();
+    let blocks = across.div_ceil(side).times(along.div_ceil(side)).times(lowering.points(&batch)?);
+    Ok(Tiles { across: across_tile, along: along_tile, across_extent, along_extent, blocks })
+}
+
+fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> Result<(), Error> {
+    lowering.begin_launch(&[statement.array]);
+    if let Some(lanes) = wide::lanes(lowering, statement, shape) {
+        return wide::lower(lowering, statement, shape, lanes);
+    }
+    let at = tiles(lowering, statement, shape, TILE)?;
+    let mut staged = Vec::new();
     for read in shape.turned.iter().map(|same| same[0]) {
         let ExprKind::Read { array, .. } = &lowering.kernel.exprs[read].kind else { continue };
         let element = lowering.kernel.exprs[read].ty;
         let wish = format!("{}_tile", lowering.kernel.arrays[*array].name.replace('.', "_"));
         // A word of padding a row keeps the turned accesses in different banks.
         let pitch = TILE as u32 + (4 / element.size() as u32).max(1);
-        tiles.push(lowering.shared(&wish, element, vec![TILE as u32, pitch]));
+        staged.push(lowering.shared(&wish, element, vec![TILE as u32, pitch]));
     }
-    let thread = [name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32)];
-    let steps = || [int(0), int(TILE), int(ROWS)];
-    lowering.each("row", Type::I32, steps(), Unroll::Full, |lowering, row| {
-        let down = lowering.local("down", Type::I32, thread[1].clone() + row);
-        bind(lowering, shape, &across_tile, thread[0].clone(), &along_tile, down.clone())?;
-        lowering.when(in_range(lowering, shape, &across_extent, &along_extent), |lowering| {
-            for (same, tile) in shape.turned.iter().zip(&tiles) {
-                let value = lowering.value(same[0])?;
-                lowering.push(Node::Assign(tile.clone().at(down.clone()).at(name("threadIdx.x")), value));
-            }
-            Ok(())
-        })
-    })?;
+    // Tiles that are whole know no test, so that the loads of all rows are in flight at once.
+    let whole = (at.across.clone() + int(TILE)).binary("<=", at.across_extent.clone());
+    let whole = whole.and((at.along.clone() + int(TILE)).binary("<=", at.along_extent.clone()));
+    let whole = lowering.local("whole", Type::Bool, whole);
+    let either = |lowering: &mut Lowering, write: &dyn Fn(&mut Lowering, bool) -> Result<(), Error>| {
+        let (then, ()) = lowering.block(|lowering| write(lowering, false))?;
+        let (otherwise, ()) = lowering.block(|lowering| write(lowering, true))?;
+        lowering.push(Node::If { condition: whole.clone(), then, otherwise });
+        Ok::<(), Error>(())
+    };
+    either(lowering, &|lowering, tested| load_tile(lowering, shape, &at, &staged, tested))?;
     lowering.push(Node::Barrier);
-    let pointer = lowering.pointer(statement.array);
-    lowering.each("row", Type::I32, steps(), Unroll::Full, |lowering, row| {
-        let down = lowering.local("down", Type::I32, thread[1].clone() + row);
-        bind(lowering, shape, &across_tile, down.clone(), &along_tile, thread[0].clone())?;
-        lowering.when(in_range(lowering, shape, &across_extent, &along_extent), |lowering| {
-            for (same, tile) in shape.turned.iter().zip(&tiles) {
-                let staged = tile.clone().at(name("threadIdx.x")).at(down.clone());
-                lowering.computed.extend(same.iter().map(|read| (*read, staged.clone())));
-            }
-            store_element(lowering, statement, pointer.clone())
-        })
-    })?;
-    lowering.computed.clear();
-    let batches = lowering.points(&batch)?;
-    let work: Formula = across.div_ceil(TILE).times(along.div_ceil(TILE)).times(batches);
+    either(lowering, &|lowering, tested| store_tile(lowering, statement, shape, &at, &staged, tested))?;
     let notes = vec![
         format!(
             "Transpose: a {TILE} x {TILE} tile through shared memory, read along the input's contiguous dimension and written along"
@@ -173,13 +176,56 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
         "the output's. The padding keeps the turned accesses free of bank conflicts.".into(),
     ];
     let suffix = suffix(lowering, statement);
-    lowering.end_launch(&suffix, "transpose", notes, [work, 1.into(), 1.into()], [TILE as u32, ROWS as u32, 1]);
+    lowering.end_launch(&suffix, "transpose", notes, [at.blocks, 1.into(), 1.into()], [TILE as u32, ROWS as u32, 1]);
     Ok(())
 }
 
-fn bind(lowering: &mut Lowering, shape: &Shape, across: &Expr, x: Expr, along: &Expr, y: Expr) -> Result<(), Error> {
+fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, staged: &[Expr], tested: bool) -> Result<(), Error> {
+    let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
+    lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
+        let down = lowering.local("down", Type::I32, y + row);
+        bind(lowering, shape, at, x, down.clone())?;
+        let inside = tested.then(|| in_range(lowering, shape, at));
+        lowering.when_some(inside, |lowering| {
+            for (same, tile) in shape.turned.iter().zip(staged) {
+                let value = lowering.value(same[0])?;
+                lowering.push(Node::Assign(tile.clone().at(down.clone()).at(name("threadIdx.x")), value));
+            }
+            Ok(())
+        })
+    })
+}
+
+fn store_tile(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    shape: &Shape,
+    at: &Tiles,
+    staged: &[Expr],
+    tested: bool,
+) -> Result<(), Error> {
+    let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
+    let pointer = lowering.pointer(statement.array);
+    lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
+        let down = lowering.local("down", Type::I32, y + row);
+        bind(lowering, shape, at, down.clone(), x)?;
+        let inside = tested.then(|| in_range(lowering, shape, at));
+        lowering.when_some(inside, |lowering| {
+            for (same, tile) in shape.turned.iter().zip(staged) {
+                let staged = tile.clone().at(name("threadIdx.x")).at(down.clone());
+                lowering.computed.extend(same.iter().map(|read| (*read, staged.clone())));
+            }
+            store_element(lowering, statement, pointer.clone())
+        })
+    })?;
+    lowering.computed.clear();
+    Ok(())
+}
+
+/// Binds both variables to a place in the tile.
+fn bind(lowering: &mut Lowering, shape: &Shape, at: &Tiles, across: Expr, along: Expr) -> Result<(), Error> {
     let ty = lowering.index_type();
-    for (range, tile, within) in [(&shape.across, across, x), (&shape.along, along, y)] {
+    for (range, tile, within) in [(&shape.across, &at.across, across), (&shape.along, &at.along, along)] {
         let wish = lowering.kernel.variables[range.variable].name.clone();
         let value = lowering.local(&wish, ty, tile.clone() + within);
         lowering.variables.insert(range.variable, value);
@@ -187,7 +233,7 @@ fn bind(lowering: &mut Lowering, shape: &Shape, across: &Expr, x: Expr, along: &
     Ok(())
 }
 
-fn in_range(lowering: &Lowering, shape: &Shape, across: &Expr, along: &Expr) -> Expr {
+fn in_range(lowering: &Lowering, shape: &Shape, at: &Tiles) -> Expr {
     let bound = |range: &Ranged| lowering.variables.get(&range.variable).cloned().unwrap_or(int(0));
-    bound(&shape.across).less(across.clone()).and(bound(&shape.along).less(along.clone()))
+    bound(&shape.across).less(at.across_extent.clone()).and(bound(&shape.along).less(at.along_extent.clone()))
 }
