@@ -14,6 +14,7 @@ mod function;
 mod group;
 mod hints;
 mod map;
+mod narrow;
 mod place;
 mod read;
 mod reduction;

@@ -40,8 +40,14 @@ impl Lowering<'_> {
                 Ok(unary(*op, x, ty))
             }
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => self.short_circuit(*op, *a, *b),
-            ExprKind::Binary(op, ..) => self.chain(*op, id),
+            ExprKind::Binary(op, ..) => match self.narrow_operation(id)? {
+                Some(value) => Ok(value),
+                None => self.chain(*op, id),
+            },
             ExprKind::Cast(x) => {
+                if let Some(value) = self.narrow_cast(*x, ty)? {
+                    return Ok(value);
+                }
                 let from = self.kernel.exprs[*x].ty;
                 let x = self.value(*x)?;
                 Ok(cast(x, from, ty))

@@ -31,6 +31,8 @@ pub struct Reduction {
     pub functor: &'static str,
     /// The identity.
     pub identity: Expr,
+    /// Whether its sums are integers that can't overflow.
+    pub plain: bool,
 }
 
 impl Lowering<'_> {
@@ -52,7 +54,7 @@ impl Lowering<'_> {
             Reducer::Argmin => (first_functor(term, false), call("nothing", vec![zero(widened(term))]), CudaType::Best(widened(term))),
             Reducer::Argmax => (first_functor(term, true), call("nothing", vec![zero(widened(term))]), CudaType::Best(widened(term))),
         };
-        Ok(Reduction { reduce: reduce.as_ref().clone(), result, term, accumulator, functor, identity })
+        Ok(Reduction { reduce: reduce.as_ref().clone(), result, term, accumulator, functor, identity, plain: false })
     }
 
     /// Takes one term into `accumulator`; the reduction's variables are bound. A filter becomes a branch.
@@ -177,6 +179,15 @@ impl Lowering<'_> {
         Ok(accumulator)
     }
 
+    /// A reduction's value in 32 bits, where it is computed there.
+    pub fn narrow_reduction(&mut self, id: ExprId) -> Result<Option<Expr>, Error> {
+        let reduction = self.reduction(id)?;
+        match (&reduction.reduce.order, self.narrow_sum(&reduction)) {
+            (Order::Exact, Some(narrow)) => Ok(Some(self.loops(&narrow)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// The same sum in 32 bits, where few terms of narrow types can't leave them.
     fn narrow_sum(&self, reduction: &Reduction) -> Option<Reduction> {
         let ExprKind::Cast(term) = self.kernel.exprs[reduction.reduce.body].kind else { return None };
@@ -189,6 +200,7 @@ impl Lowering<'_> {
         let mut sum = reduction.clone();
         sum.reduce.body = term;
         (sum.result, sum.term, sum.accumulator, sum.identity) = (Type::I32, ty, Type::I32.into(), zero(Type::I32));
+        sum.plain = true;
         Some(sum)
     }
 
@@ -299,7 +311,7 @@ impl Reduction {
     /// The combination of two accumulators.
     pub fn combine(&self, a: Expr, b: Expr) -> Expr {
         match self.reduce.reducer {
-            Reducer::Sum | Reducer::Count | Reducer::Mean => binary(BinaryOp::Add, a, b, self.result, false),
+            Reducer::Sum | Reducer::Count | Reducer::Mean => binary(BinaryOp::Add, a, b, self.result, self.plain),
             Reducer::Prod => binary(BinaryOp::Mul, a, b, self.result, false),
             Reducer::Min => call(extreme("minimum", self.result), vec![a, b]),
             Reducer::Max => call(extreme("maximum", self.result), vec![a, b]),

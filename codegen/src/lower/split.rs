@@ -1,7 +1,7 @@
 //! Split: reductions along contiguous memory with too few results to fill a GPU by a block each: full reductions, few long rows.
 //!
 //! A warp takes a block of 4,096 terms of the canonical order, four neighbouring accumulators a lane, so that a lane's loads are
-//! 16 bytes wide and eight of them are in flight. Block results are reduced by a further launch of the same form, up to three
+//! 16 bytes wide and several of them are in flight. Block results are reduced by a further launch of the same form, up to three
 //! levels; a level that has nothing to do is not launched.
 
 use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
@@ -21,8 +21,10 @@ use crate::walk;
 pub const BLOCK: i64 = 4096;
 /// Warps of a block of threads.
 const WARPS: i64 = 8;
-/// Wide loads in flight.
-const IN_FLIGHT: i64 = 8;
+/// Most loads that a lane has in flight.
+const MOST_LOADS: i64 = 16;
+/// Bytes that a lane has in flight.
+const IN_FLIGHT: i64 = 128;
 
 /// Block results between two levels.
 #[derive(Clone, Copy)]
@@ -207,7 +209,7 @@ fn notes(level: &Level) -> Vec<String> {
     match level.source {
         None => vec![
             "Reduction: a warp takes a block of 4,096 terms, four neighbouring accumulators a lane, so that loads are wide and".into(),
-            "eight of them are in flight; lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.".into(),
+            "many of them are in flight; lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.".into(),
         ],
         Some(_) => vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()],
     }
@@ -363,7 +365,9 @@ fn along(lowering: &Lowering, statement: &Statement, reduction: &Reduction) -> V
 
 fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, along: &[(ArrayId, Vec<ExprId>)]) -> Result<(), Error> {
     let ty = lowering.index_type();
-    let depth = if along.len() > 1 { IN_FLIGHT / 2 } else { IN_FLIGHT };
+    let widest = along.iter().map(|(array, _)| lowering.kernel.arrays[*array].element.size()).max().unwrap_or(1);
+    let streams = if along.len() > 1 { 2 } else { 1 };
+    let depth = (IN_FLIGHT / (4 * widest as i64 * streams)).clamp(4, MOST_LOADS);
     lowering.each("row", Type::I32, [int(0), int(32), int(depth)], Unroll::By(1), |lowering, row| {
         let start = block.first.clone() + row * int(128) + block.lane.clone() * int(4);
         let start = lowering.local("start", ty, start);
