@@ -64,6 +64,14 @@ pub fn parse(source: &Source) -> (ast::File, Vec<Diagnostic>) {
     (file, problems)
 }
 
+/// The places of a text's words, numbers and signs, as the parser cuts it, and the problems of what is none of these. What follows
+/// a comment without an end is left out.
+pub fn words(text: &str) -> (Vec<Span>, Vec<Diagnostic>) {
+    let mut problems = Vec::new();
+    let scan = scan::scan(text, &mut problems);
+    (scan.tokens.iter().map(|token| token.span).collect(), problems)
+}
+
 type Places = std::ops::Range<usize>;
 
 /// Cuts the tokens into items, each with the doc comments before it; doc comments elsewhere become ordinary ones.

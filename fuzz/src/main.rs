@@ -16,7 +16,7 @@ const USAGE: &str = "\
 gpukc-fuzz TARGET [--inputs N] [--jobs J] [--from NUMBER]    N mutated inputs, in J processes
 gpukc-fuzz TARGET --show NUMBER                              prints the input of this number
 gpukc-fuzz TARGET FILE                                       one input, from a file
-targets: parser checker formatter compiler npy cache
+targets: parser checker formatter compiler npy cache text
 ";
 
 /// An input may take this long; the machine may be busy.

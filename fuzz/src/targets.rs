@@ -17,6 +17,7 @@ use gpukc_runtime::cache;
 use crate::binary;
 use crate::random::Random;
 use crate::text::Corpus;
+use crate::tokens;
 
 /// Something that reads what others write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,14 @@ pub enum Target {
     Npy,
     /// A cache entry's file to a binary.
     Cache,
+    /// Rust tokens to text.
+    Text,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 6] = [Target::Parser, Target::Checker, Target::Formatter, Target::Compiler, Target::Npy, Target::Cache];
+    pub const ALL: [Target; 7] =
+        [Target::Parser, Target::Checker, Target::Formatter, Target::Compiler, Target::Npy, Target::Cache, Target::Text];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -48,6 +52,7 @@ impl Target {
             Target::Compiler => "compiler",
             Target::Npy => "npy",
             Target::Cache => "cache",
+            Target::Text => "text",
         }
     }
 
@@ -58,6 +63,7 @@ impl Target {
             Target::Parser | Target::Checker | Target::Formatter | Target::Compiler => corpus.input(&mut random),
             Target::Npy => binary::npy(&mut random),
             Target::Cache => binary::cache(&mut random),
+            Target::Text => tokens::input(corpus, &mut random),
         }
     }
 
@@ -78,6 +84,7 @@ impl Target {
             Target::Compiler => compile(data),
             Target::Npy => read_npy(data),
             Target::Cache => read_cache(data),
+            Target::Text => drop(tokens::recover(data)),
         }
     }
 }

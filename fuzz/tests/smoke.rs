@@ -44,6 +44,11 @@ fn cache() {
     some(Target::Cache, 20_000);
 }
 
+#[test]
+fn text() {
+    some(Target::Text, 5000);
+}
+
 /// A target takes any bytes, as libFuzzer would give it: those meant for other targets, and those meant for nothing.
 #[test]
 fn any_bytes() {
@@ -64,15 +69,16 @@ fn any_bytes() {
 #[test]
 fn what_failed_once() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
-    let mut count = 0;
-    for target in Target::ALL {
-        for entry in std::fs::read_dir(root.join(target.name())).into_iter().flatten() {
-            let path = entry.unwrap().path();
+    let entries = |folder: &std::path::Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let folders = entries(&root);
+    assert!(!folders.is_empty());
+    for folder in folders {
+        let target = Target::ALL.into_iter().find(|target| folder.ends_with(target.name()));
+        let target = target.unwrap_or_else(|| panic!("{} names no target", folder.display()));
+        for path in entries(&folder) {
             assert_eq!(target.failure(&std::fs::read(&path).unwrap()), None, "{}", path.display());
-            count += 1;
         }
     }
-    assert!(count > 0);
 }
 
 /// The inputs reach what they are meant for: of each kind, some are accepted and some refused.
@@ -92,5 +98,8 @@ fn inputs_are_of_both_kinds() {
         let (element, file) = gpukc_fuzz::binary::npy_parts(&input);
         gpukc_cli::npy::read_from(file, Some(file.len() as u64), element, "x").is_ok()
     }));
+    for stream in 0..3 {
+        between(share(2000, &|number| gpukc_fuzz::tokens::recover(&Target::Text.input(&corpus, number))[stream]));
+    }
     between(share(2000, &|number| gpukc_runtime::cache::parse(&Target::Cache.input(&corpus, number)).is_ok()));
 }

@@ -19,7 +19,6 @@ use quote::quote;
 
 use expand::Origin;
 use signature::Signature;
-use text::Text;
 
 /// `[path of gpukc] gk items…` or `[path of gpukc] "file.gk"`.
 #[proc_macro]
@@ -40,7 +39,7 @@ pub fn gpu_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 
 /// Kernels that stand in the macro's braces.
 fn inline(root: &TokenStream, tokens: TokenStream) -> TokenStream {
-    let text = Text::of(tokens);
+    let text = text::of(tokens);
     let source = Source::new("gpu_kernel!", text.text.as_str());
     let checked = gpukc_dsl::check(&source);
     let errors = report::errors(&source, &checked.problems, |span| text.tokens_of(span));

@@ -14,7 +14,8 @@ const USAGE: &str = "\
 cargo xtask test                 format, lints, and every test that needs no GPU (fetches NVRTC if there is none)
 cargo xtask accept [FILTER]      write the snapshots of the cases whose name contains FILTER; remove stale ones
 cargo xtask stress SECONDS       processes that fill one cache and are killed meanwhile, for so long
-cargo xtask fuzz TARGET [--inputs N] [--jobs J]    mutated inputs for parser, checker, formatter, compiler, npy or cache
+cargo xtask fuzz TARGET [--inputs N] [--jobs J]    mutated inputs for parser, checker, formatter, compiler,
+                                                   text (of macros), npy or cache
 cargo xtask release              packages, installation, the oldest Rust, other systems
 cargo xtask gpu                  the device tests on this machine's GPU, what calls from Rust cost, and gpukc verify there, under
                                  compute-sanitizer too

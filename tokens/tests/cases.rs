@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use gpukc_dsl::check;
 use gpukc_dsl::program::print::print;
 use gpukc_dsl::source::Source;
-use proc_macro2::TokenStream;
-
-use super::{Leaf, collect, joined, laid_out};
+use gpukc_tokens::Text;
+use proc_macro2::{Span, TokenStream};
 
 /// Programs with what is no token of Rust's.
 const NO_TOKENS: &[&str] = &["GK0001.gk", "GK0002.gk", "GK0005.gk", "slips.gk"];
@@ -23,15 +22,9 @@ fn programs() -> Vec<PathBuf> {
     files
 }
 
-/// The tokens of a text with their places; none if it is not made of Rust's tokens.
-fn leaves(text: &str) -> Option<Vec<Leaf>> {
-    let mut leaves = Vec::new();
-    collect(text.parse::<TokenStream>().ok()?, &mut leaves);
-    for leaf in &mut leaves {
-        let start = leaf.span.start();
-        leaf.place = Some((start.line, start.column + 1));
-    }
-    Some(leaves)
+fn place(span: Span) -> Option<(usize, usize)> {
+    let start = span.start();
+    Some((start.line, start.column + 1))
 }
 
 /// Conditions are quoted as they were written.
@@ -58,14 +51,14 @@ fn tokens_tell_what_the_text_does() {
         let text = fs::read_to_string(&path).unwrap();
         let text = text.trim_start_matches('\u{feff}');
         let same = || {
-            let leaves = leaves(text).ok_or("no tokens")?;
+            let tokens: TokenStream = text.parse().map_err(|_| "no tokens")?;
             let (problems, program) = described(text, 0);
-            let laid = laid_out(&leaves).ok_or("not laid out")?;
-            let (laid_problems, laid_program) = described(&laid.text, laid.line.unwrap_or(1) - 1);
+            let laid = Text::of(tokens.clone(), place);
+            let (laid_problems, laid_program) = described(&laid.text, laid.line.ok_or("not laid out")? - 1);
             if (&laid_problems, &laid_program) != (&problems, &program) {
                 return Err(format!("laid out: {laid_problems:#?} instead of {problems:#?}"));
             }
-            let joined = joined(&leaves);
+            let joined = Text::of(tokens, |_| None);
             for (what, text) in [("joined", &joined.text), ("to run", &joined.code)] {
                 let (found, found_program) = described(text, 0);
                 if found_program != program || found.len() != problems.len() {
