@@ -47,10 +47,40 @@ fn oldest() -> Result<()> {
     let text = std::fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
     let version = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
     let version = version.ok_or("Cargo.toml states no rust-version")?;
-    run(Command::new("rustup").args(["toolchain", "install", version, "--profile", "minimal"]))?;
+    let toolchain = toolchain(version)?;
     // rustup's own cargo: the one that runs us is of one version only.
     let folder = root().join("target/oldest");
     let mut command = Command::new("rustup");
-    command.args(["run", version, "cargo", "check", "--workspace", "--all-targets", "--target-dir"]).arg(folder);
+    command.args(["run", &toolchain, "cargo", "check", "--workspace", "--all-targets", "--target-dir"]).arg(folder);
     run(command.current_dir(root()).env_remove("RUSTUP_TOOLCHAIN"))
+}
+
+/// A toolchain of this version: one that is there, whichever of its releases it is, or else the latest.
+fn toolchain(version: &str) -> Result<String> {
+    let listed = output(Command::new("rustup").args(["toolchain", "list"]))?;
+    if let Some(installed) = installed(&listed, version) {
+        return Ok(installed.to_owned());
+    }
+    run(Command::new("rustup").args(["toolchain", "install", version, "--profile", "minimal"]))?;
+    Ok(version.to_owned())
+}
+
+/// In rustup's list, `1.88` is there as `1.88-…` or `1.88.0-…`.
+fn installed<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
+    let mut names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    names.find(|name| name.strip_prefix(version).is_some_and(|rest| rest.starts_with(['.', '-'])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::installed;
+
+    #[test]
+    fn toolchains_are_of_a_version() {
+        let listed = "stable-x86_64-unknown-linux-gnu (active, default)\n1.188-x86_64\n1.88.0-x86_64\n1.9-x86_64\n";
+        assert_eq!(installed(listed, "1.88"), Some("1.88.0-x86_64"));
+        assert_eq!(installed(listed, "1.88.0"), Some("1.88.0-x86_64"));
+        assert_eq!(installed(listed, "1.188"), Some("1.188-x86_64"));
+        assert_eq!([installed(listed, "1.8"), installed(listed, "1.88.1"), installed("", "1.88")], [None; 3]);
+    }
 }
