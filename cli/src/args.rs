@@ -33,6 +33,12 @@ pub enum Command {
     /// Run a kernel on the GPU or the CPU
     Run(Run),
     /// Time a kernel on the GPU, its inputs resident there
+    ///
+    /// Calls go round several sets of inputs and results, which together hold three times the level-2 cache, so that nothing is
+    /// found there; the further sets are copies of the first. Calls below a millisecond are timed as a CUDA graph of many. The time is
+    /// the median by the device's clock. JSON: median_us, min_us, p90_us; runs, the number of timings, each of so many calls; method,
+    /// graph or event; sets; bytes of inputs and results, and gb_per_s by them; sites, the subscripts checked on the device; host_us,
+    /// what a launch takes the host; registers and local memory of each launch.
     Bench(Bench),
     /// Compare every schedule with the reference, on adversarial sizes and data, bit for bit
     ///
@@ -154,9 +160,15 @@ pub struct Bench {
     /// cuda or cuda:N
     #[arg(long, default_value = "cuda")]
     pub device: String,
-    /// How many timed calls, after as many seconds of warming up as a tenth of one
-    #[arg(long, default_value_t = 50, value_name = "COUNT")]
-    pub runs: usize,
+    /// NAME=FILE.npy: writes a result of the measured program, so that it can be checked; may be given several times
+    #[arg(long = "out", value_name = "NAME=FILE.npy")]
+    pub outputs: Vec<String>,
+    /// Use the same memory in every call, so that what fits the level-2 cache is found there
+    #[arg(long)]
+    pub hot: bool,
+    /// How many timings, of several calls each where a call is short; without it 50, fewer of long calls
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: Option<u32>,
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }

@@ -100,13 +100,15 @@ pub fn run_on_gpu(kernel: &Kernel, inputs: &Inputs, ready: &Ready, source: &Sour
         }
         Failure::runtime(&error, Some(source))
     })?;
-    let tensor = |(&id, bytes): (&ArrayId, &Vec<u8>)| {
-        let extents = &inputs.bindings.extents[id.index()];
-        Tensor::from_bytes(kernel.arrays[id].element, extents, bytes)
-            .ok_or_else(|| Failure::input(format!("no memory for result `{}`", kernel.arrays[id].name)))
-    };
-    let tensors = kernel.results.iter().zip(&outcome.results).map(tensor).collect::<Result<Vec<_>, _>>()?;
-    Ok((tensors, outcome.times))
+    let results = kernel.results.iter().zip(&outcome.results).map(|(&id, bytes)| tensor(kernel, inputs, id, bytes));
+    Ok((results.collect::<Result<_, _>>()?, outcome.times))
+}
+
+/// A result by its bytes.
+pub fn tensor(kernel: &Kernel, inputs: &Inputs, id: ArrayId, bytes: &[u8]) -> Result<Tensor, Failure> {
+    let extents = &inputs.bindings.extents[id.index()];
+    Tensor::from_bytes(kernel.arrays[id].element, extents, bytes)
+        .ok_or_else(|| Failure::input(format!("no memory for result `{}`", kernel.arrays[id].name)))
 }
 
 /// Runs on the CPU.

@@ -11,7 +11,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("check", &["--format", "<FILE>"]),
     ("compile", &["--kernel", "--arch", "--shape", "--emit", "--line-info", "-o", "<FILE>"]),
     ("run", &["--kernel", "--in", "--out", "--device", "--stats", "<FILE>"]),
-    ("bench", &["--kernel", "--in", "--device", "--runs", "--format", "<FILE>"]),
+    ("bench", &["--kernel", "--in", "--out", "--hot", "--device", "--runs", "--format", "<FILE>"]),
     ("verify", &["--kernel", "--device", "--calls", "--seed", "--seconds", "<FILE>..."]),
     ("explain", &["<CODE>"]),
     ("fmt", &["--check", "<FILE>..."]),

@@ -26,6 +26,17 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// More memory, with the same contents: what they are once all that is enqueued by now is done.
+    pub fn duplicate(&self) -> Result<Buffer, Error> {
+        let copy = Buffer::new(&self.device, self.bytes)?;
+        if self.bytes > 0 {
+            let driver = self.device.enter()?;
+            // SAFETY: both have as many bytes, and are freed in the order of the same stream, or after waiting.
+            unsafe { driver.copy_within(copy.pointer, self.pointer, self.bytes, self.device.stream())? };
+        }
+        Ok(copy)
+    }
+
     /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -3,8 +3,6 @@
 //! The types are cudarc's. The functions are looked up one by one with plain integers as results, because cudarc's own
 //! bindings panic where a function is missing (older drivers) and return a closed enum (newer drivers add codes).
 
-mod queue;
-
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -22,14 +20,14 @@ use crate::fork::Process;
 type Status = c_int;
 
 macro_rules! functions {
-    ($(#[$doc:meta] $field:ident = $name:ident($($ty:ty),*);)+ optional: $(#[$odoc:meta] $ofield:ident = $oname:ident($($oty:ty),*);)+) => {
-        struct Functions {
+    ($(#[$doc:meta] $field:ident = $name:ident($($ty:ty),*);)+ optional: $(#[$odoc:meta] $ofield:ident = $oname:ident($($oty:ty),*);)*) => {
+        pub(super) struct Functions {
             $(#[$doc] $field: unsafe extern "C" fn($($ty),*) -> Status,)+
-            $(#[$odoc] $ofield: Option<unsafe extern "C" fn($($oty),*) -> Status>,)+
+            $(#[$odoc] $ofield: Option<unsafe extern "C" fn($($oty),*) -> Status>,)*
         }
 
         impl Functions {
-            fn of(library: &Library) -> Result<Functions, Missing> {
+            pub(super) fn of(library: &Library) -> Result<Functions, Missing> {
                 Ok(Functions {
                     $($field: {
                         // SAFETY: the driver's API has the function of this name with this signature, and keeps it. The
@@ -41,12 +39,15 @@ macro_rules! functions {
                         // SAFETY: as above; a driver may lack this one.
                         let symbol = unsafe { library.get::<unsafe extern "C" fn($($oty),*) -> Status>(stringify!($oname).as_bytes()) };
                         symbol.ok().map(|symbol| *symbol)
-                    },)+
+                    },)*
                 })
             }
         }
     };
 }
+
+mod graph;
+mod queue;
 
 functions! {
     /// Starts the driver.
@@ -141,6 +142,8 @@ functions! {
 /// The driver library of this process, started.
 pub struct Driver {
     functions: Functions,
+    /// None where the driver is too old for them.
+    graphs: Option<graph::Functions>,
     /// The process that started it: one forked from it can't use it.
     process: Process,
     /// Never closed.
@@ -161,7 +164,8 @@ fn open() -> Result<Driver, Missing> {
         unsafe { Library::new(*name) }.ok()
     });
     let library = ManuallyDrop::new(library.ok_or(Missing::Driver)?);
-    let driver = Driver { functions: Functions::of(&library)?, process: Process::this(), _library: library };
+    let (functions, graphs) = (Functions::of(&library)?, graph::Functions::of(&library).ok());
+    let driver = Driver { functions, graphs, process: Process::this(), _library: library };
     // SAFETY: takes no pointer; 0 is the only flag there is.
     match unsafe { (driver.functions.init)(0) } {
         0 => Ok(driver),

@@ -7,6 +7,7 @@
 mod call;
 mod fit;
 mod layout;
+mod measure;
 mod prepare;
 
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use gpukc_dsl::types::Type;
 pub use call::{Call, Scalar, Shape};
 pub use fit::{Fit, fitting};
 pub use layout::{Layout, Loaded};
+pub use measure::{Method, Rotation, Timing};
 pub use prepare::Prepared;
 
 use crate::buffer::Buffer;
@@ -119,6 +121,15 @@ impl Resident {
     pub fn buffer(&self, id: ArrayId) -> Option<&Buffer> {
         self.buffers.iter().find(|(array, _)| *array == id).map(|(_, buffer)| buffer)
     }
+    /// Bytes of all of it.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.iter().map(|(_, buffer)| buffer.bytes() as u64).sum()
+    }
+    /// As much memory again, with the same contents.
+    pub fn duplicate(&self) -> Result<Resident, Error> {
+        let copy = |(id, buffer): &(ArrayId, Buffer)| Ok((*id, buffer.duplicate()?));
+        Ok(Resident { buffers: self.buffers.iter().map(copy).collect::<Result<_, Error>>()? })
+    }
 }
 
 /// How long the parts of a run took.
@@ -193,7 +204,7 @@ impl Program {
 
     /// Checks a call against the contract and lays it out. `arrays` has the memory of every parameter and result.
     pub fn prepare<'a>(&'a self, call: &Call, arrays: &[(ArrayId, &'a Buffer)]) -> Result<Prepared<'a>, Error> {
-        prepare::prepare(self, call, arrays).map_err(|error| error.for_kernel(&self.kernel.name))
+        prepare::prepare(self, call, arrays, None).map_err(|error| error.for_kernel(&self.kernel.name))
     }
 
     /// Brings inputs to the device and allocates results. `names` are the arrays' names, for the error if memory runs out.
@@ -243,7 +254,7 @@ impl Program {
         let resident = self.upload(call, inputs, results, names)?;
         let mut prepared = self.prepare(call, &resident.arrays()).map_err(|error| {
             let arrays: Vec<ArrayId> = resident.buffers.iter().map(|&(id, _)| id).collect();
-            let held = resident.buffers.iter().map(|(_, buffer)| buffer.bytes() as u64).sum::<u64>();
+            let held = resident.bytes();
             let mut error = self.explain_memory(error, || self.memory_of(call, &arrays, names));
             if let Error::OutOfMemory { memory: Some((free, _)), .. } = &mut error {
                 *free += held;

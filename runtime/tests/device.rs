@@ -11,7 +11,7 @@ use gpukc_runtime::compile::{Compiler, Wanted};
 use gpukc_runtime::device::{Device, Memory};
 use gpukc_runtime::error::Error;
 use gpukc_runtime::fatbin::{self, Entry};
-use gpukc_runtime::launch::{Call, Program, Scalar, Shape};
+use gpukc_runtime::launch::{Call, Method, Program, Scalar, Shape};
 use gpukc_runtime::nvrtc::Form;
 
 const SOURCE: &str = "extern \"C\" __global__ void first(const float* __restrict__ x, float* __restrict__ t, float a, int n) {
@@ -110,7 +110,6 @@ fn launches_are_timed_and_cheap() {
     let call = call(1024, 1.0);
     let resident = program.upload(&call, &[(Id::new(0), &bytes)], &[Id::new(1)], &names).unwrap();
     let mut prepared = program.prepare(&call, &resident.arrays()).unwrap();
-    assert_eq!(prepared.time_launches(20).unwrap().len(), 20);
     let start = std::time::Instant::now();
     for _ in 0..200 {
         prepared.launch().unwrap();
@@ -119,6 +118,11 @@ fn launches_are_timed_and_cheap() {
     prepared.finish().unwrap();
     println!("host time of a call of 2 launches and 2 fills: {each:?}");
     assert!(each.as_micros() < 40, "{each:?}");
+    drop(prepared);
+    let sets = [resident.duplicate().unwrap(), resident];
+    let timing = program.rotation(&call, &sets).unwrap().time(Some(20)).unwrap();
+    assert_eq!((timing.method, timing.milliseconds.len()), (Method::Graph, 20));
+    assert!(timing.milliseconds.is_sorted() && timing.milliseconds[0] > 0.0, "{timing:?}");
 }
 
 #[test]

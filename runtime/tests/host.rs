@@ -11,7 +11,7 @@ use gpukc_dsl::arena::Id;
 use gpukc_dsl::source::Span;
 use gpukc_runtime::device::{Device, Facts, Memory};
 use gpukc_runtime::error::{Error, Kind, Missing};
-use gpukc_runtime::launch::Program;
+use gpukc_runtime::launch::{Method, Program, Timing};
 use sample::{call, compile, is_child, kernel, load, nothing_is_left, run, within};
 use standin::Driver;
 
@@ -51,18 +51,84 @@ fn empty_calls_launch_nothing() {
 }
 
 #[test]
-fn prepared_calls_are_timed_by_the_device() {
-    let log = within("prepared_calls_are_timed_by_the_device", Driver::Whole, &[], || {
-        let program = load(Memory::Pooled).unwrap();
-        let bytes = vec![0; 4000];
-        let resident = program.upload(&call(1000), &[(Id::new(0), &bytes)], &[Id::new(1)], &|_| "x".into()).unwrap();
-        let mut prepared = program.prepare(&call(1000), &resident.arrays()).unwrap();
-        assert_eq!(prepared.time_launches(5).unwrap(), [0.25; 5]);
+fn calls_are_timed_on_several_sets_in_turn() {
+    // A launch takes 0.25 ms here: two are as long as a timing, and each of the three sets has its turn.
+    let log = within("calls_are_timed_on_several_sets_in_turn", Driver::Whole, &[], || {
+        let timing = time(3, Some(5)).unwrap();
+        assert_eq!((timing.method, timing.together), (Method::Graph, 3));
+        assert_eq!(timing.milliseconds, [0.25f32 / 3.0; 5]);
+    });
+    if is_child() {
+        return;
+    }
+    // One intermediate memory for all: 4000 bytes for `x`, `y` of each set, and for it.
+    assert_eq!(log.matches("allocate 4000").count(), 7, "{log}");
+    let replays: Vec<&str> = log.split("replay\n").skip(1).collect();
+    assert!(replays.len() > 6);
+    for replay in &replays[..replays.len() - 1] {
+        let launches: Vec<&str> = replay.lines().map(|line| line.split(' ').nth(1).unwrap()).collect();
+        assert_eq!(launches, ["first", "second", "first", "second", "first", "second"]);
+    }
+    nothing_is_left(&log);
+}
+
+#[test]
+fn drivers_without_graphs_time_launches() {
+    let log = within("drivers_without_graphs_time_launches", Driver::Old, &[], || {
+        let timing = time(2, Some(4)).unwrap();
+        assert_eq!((timing.method, timing.together, timing.milliseconds), (Method::Event, 2, vec![0.125; 4]));
     });
     if !is_child() {
-        assert_eq!(log.matches("launch first").count(), 5);
+        assert!(!log.contains("replay"));
         nothing_is_left(&log);
     }
+}
+
+/// A driver that does not capture a launch, or make the graph, has its launches timed.
+#[test]
+fn graphs_that_cannot_be_made() {
+    let test = |fail: &str| {
+        within("graphs_that_cannot_be_made", Driver::Whole, &[("STANDIN_FAIL", fail)], || {
+            assert_eq!(time(1, None).unwrap().method, Method::Event);
+        })
+    };
+    if is_child() {
+        test("");
+        return;
+    }
+    // Eight launches go before: two of every call, to see how long one takes.
+    for fail in ["cuStreamBeginCapture=1", "cuLaunchKernel#9=900", "cuGraphInstantiateWithFlags=1"] {
+        let log = test(fail);
+        assert!(!log.contains("replay"));
+        nothing_is_left(&log);
+    }
+}
+
+#[test]
+fn a_device_lost_in_a_graph_is_an_error() {
+    within("a_device_lost_in_a_graph_is_an_error", Driver::Whole, &[("STANDIN_FAIL", "cuGraphLaunch#3=719")], || {
+        assert!(matches!(time(1, None).unwrap_err(), Error::Call { code: 719, .. }));
+    });
+}
+
+/// What the checks on the device find is found behind the timed calls, which do not clear it.
+#[test]
+fn timed_calls_report() {
+    within("timed_calls_report", Driver::Whole, &[("STANDIN_REPORT", "0 -7 1000")], || {
+        assert!(matches!(time(2, None).unwrap_err(), Error::IndexOutOfRange { index: -7, extent: 1000, .. }));
+    });
+}
+
+/// Times the sample on as many sets.
+fn time(sets: usize, timings: Option<usize>) -> Result<Timing, Error> {
+    let program = load(Memory::Pooled)?;
+    let bytes = vec![0; 4000];
+    let first = program.upload(&call(1000), &[(Id::new(0), &bytes)], &[Id::new(1)], &|_| "x".into())?;
+    let mut all = vec![first];
+    for _ in 1..sets {
+        all.push(all[0].duplicate()?);
+    }
+    program.rotation(&call(1000), &all)?.time(timings)
 }
 
 #[test]

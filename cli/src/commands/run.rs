@@ -71,7 +71,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
 }
 
 /// `--out NAME=FILE`, each name a result.
-fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize, PathBuf)>, Failure> {
+pub(super) fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize, PathBuf)>, Failure> {
     let mut outputs: Vec<(usize, PathBuf)> = Vec::new();
     for option in options {
         let (name, file) = inputs::split("--out", option, "FILE.npy")?;
@@ -88,7 +88,7 @@ fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize, PathBuf)>,
 }
 
 /// Each file holds one thing. Devices and pipes take any number.
-fn distinct(files: &[&Path]) -> Result<(), Failure> {
+pub(super) fn distinct(files: &[&Path]) -> Result<(), Failure> {
     let place = |path: &Path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         path.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(path.file_name()?)))
@@ -106,7 +106,7 @@ fn distinct(files: &[&Path]) -> Result<(), Failure> {
 }
 
 /// Writes the files asked for; without any, a summary.
-fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathBuf)]) -> Result<(), Failure> {
+pub(super) fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathBuf)]) -> Result<(), Failure> {
     if results.len() != kernel.results.len() {
         return Err(Failure::bug(format!("{} results instead of {}", results.len(), kernel.results.len())));
     }

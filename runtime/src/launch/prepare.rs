@@ -1,16 +1,16 @@
 //! A call laid out: every argument checked and in its place, scratch memory at hand; then launched as often as wanted.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction;
 use gpukc_codegen::formula::Formula;
-use gpukc_codegen::kernel::{Argument, Kernel, Launch, REPORT_WORDS};
+use gpukc_codegen::kernel::{Argument, Kernel, Launch, REPORT_WORDS, Scratch};
 use gpukc_dsl::program::ArrayId;
 use gpukc_dsl::types::Type;
 
 use super::{Call, Program};
 use crate::buffer::Buffer;
-use crate::device::Event;
 use crate::error::Error;
 
 const MAX_GRID: [i64; 3] = [0x7fff_ffff, 65_535, 65_535];
@@ -21,7 +21,8 @@ pub struct Prepared<'a> {
     launches: Vec<Laid>,
     /// What the launches' pointers point to; never grows once they do.
     _values: Box<[u64]>,
-    scratch: Vec<(Buffer, bool)>,
+    /// Intermediate memories, and whether they must be zero at first. Calls in the order of one stream may share them.
+    scratch: Arc<[(Buffer, bool)]>,
     report: Option<Buffer>,
     _arrays: std::marker::PhantomData<&'a Buffer>,
 }
@@ -37,7 +38,13 @@ struct Laid {
     pointers: Box<[*mut c_void]>,
 }
 
-pub(super) fn prepare<'a>(program: &'a Program, call: &Call, arrays: &[(ArrayId, &'a Buffer)]) -> Result<Prepared<'a>, Error> {
+/// Lays a call out. With `like`, the same call on other memory, it takes that one's intermediate memories.
+pub(super) fn prepare<'a>(
+    program: &'a Program,
+    call: &Call,
+    arrays: &[(ArrayId, &'a Buffer)],
+    like: Option<&Prepared>,
+) -> Result<Prepared<'a>, Error> {
     let kernel = &program.kernel;
     let device = program.device();
     for (at, &(id, buffer)) in arrays.iter().enumerate() {
@@ -53,20 +60,10 @@ pub(super) fn prepare<'a>(program: &'a Program, call: &Call, arrays: &[(ArrayId,
             return Err(Error::Bug("one memory for two arrays".into()));
         }
     }
-    let mut sizes = Vec::with_capacity(kernel.scratch.len());
-    for scratch in &kernel.scratch {
-        let bytes = usize::try_from(scratch.bytes.evaluate(call)).ok().filter(|&bytes| isize::try_from(bytes).is_ok());
-        sizes.push(bytes.ok_or_else(|| Error::Limit {
-            kernel: kernel.name.clone(),
-            message: format!("`{}` would need {} bytes of memory", scratch.name, scratch.bytes.evaluate(call)),
-        })?);
-    }
-    let mut scratch = Vec::with_capacity(sizes.len());
-    for (contract, &bytes) in kernel.scratch.iter().zip(&sizes) {
-        let buffer = Buffer::new(device, bytes)
-            .map_err(|error| program.explain_memory(error, || program.memory_of(call, &[], &|_| String::new())))?;
-        scratch.push((buffer, contract.zeroed));
-    }
+    let scratch = match like {
+        Some(other) => other.scratch.clone(),
+        None => scratch_of(program, call)?,
+    };
     let reports = kernel.launches.iter().any(|launch| launch.arguments.contains(&Argument::Report));
     let report = if reports { Some(Buffer::new(device, REPORT_WORDS * 8)?) } else { None };
 
@@ -88,6 +85,24 @@ pub(super) fn prepare<'a>(program: &'a Program, call: &Call, arrays: &[(ArrayId,
     });
     let launches = launches.collect();
     Ok(Prepared { program, launches, _values: values, scratch, report, _arrays: std::marker::PhantomData })
+}
+
+/// The intermediate memories of a call.
+fn scratch_of(program: &Program, call: &Call) -> Result<Arc<[(Buffer, bool)]>, Error> {
+    let kernel = &program.kernel;
+    let mut sizes = Vec::with_capacity(kernel.scratch.len());
+    for scratch in &kernel.scratch {
+        let bytes = usize::try_from(scratch.bytes.evaluate(call)).ok().filter(|&bytes| isize::try_from(bytes).is_ok());
+        sizes.push(bytes.ok_or_else(|| Error::Limit {
+            kernel: kernel.name.clone(),
+            message: format!("`{}` would need {} bytes of memory", scratch.name, scratch.bytes.evaluate(call)),
+        })?);
+    }
+    let allocate = |(contract, &bytes): (&Scratch, &usize)| match Buffer::new(program.device(), bytes) {
+        Ok(buffer) => Ok((buffer, contract.zeroed)),
+        Err(error) => Err(program.explain_memory(error, || program.memory_of(call, &[], &|_| String::new()))),
+    };
+    kernel.scratch.iter().zip(&sizes).map(allocate).collect()
 }
 
 /// The grid at this call; none if it is empty.
@@ -142,24 +157,25 @@ pub(super) fn size_value(formula: &Formula, ty: Type, call: &Call) -> Result<u64
 impl Prepared<'_> {
     /// Enqueues the call: clears what must be zero, then launches in order. Doesn't wait.
     pub fn launch(&mut self) -> Result<(), Error> {
-        self.enqueue(false).map_err(|error| error.for_kernel(&self.program.kernel.name))
+        self.clear_report().and_then(|()| self.enqueue(false)).map_err(|error| error.for_kernel(&self.program.kernel.name))
     }
 
     /// The same, waiting for each launch before the next, so that a fault is known to be of that launch.
     pub(super) fn launch_watched(&mut self) -> Result<(), Error> {
-        self.enqueue(true).map_err(|error| error.for_kernel(&self.program.kernel.name))
+        self.clear_report().and_then(|()| self.enqueue(true)).map_err(|error| error.for_kernel(&self.program.kernel.name))
     }
 
-    fn enqueue(&mut self, watched: bool) -> Result<(), Error> {
+    /// Enqueues that no check has failed so far.
+    pub(super) fn clear_report(&self) -> Result<(), Error> {
+        self.report.as_ref().map_or(Ok(()), Buffer::zero)
+    }
+
+    /// Enqueues all but the clearing of the report: this alone may be captured, and leaves what the checks have found.
+    pub(super) fn enqueue(&mut self, watched: bool) -> Result<(), Error> {
         let device = self.program.device();
         let driver = device.enter()?;
-        for (buffer, zeroed) in &self.scratch {
-            if *zeroed {
-                buffer.zero()?;
-            }
-        }
-        if let Some(report) = &self.report {
-            report.zero()?;
+        for (buffer, _) in self.scratch.iter().filter(|(_, zeroed)| *zeroed) {
+            buffer.zero()?;
         }
         for launch in &mut self.launches {
             let Laid { number, function, grid, block, shared_bytes, pointers } = launch;
@@ -200,20 +216,6 @@ impl Prepared<'_> {
         let site = usize::try_from(site).ok().and_then(|site| kernel.sites.get(site));
         let site = site.ok_or_else(|| Error::Bug(format!("kernel `{}` reports an unknown place", kernel.name)))?;
         Err(Error::IndexOutOfRange { kernel: kernel.name.clone(), site: site.clone(), index: index as i64, extent: extent as i64 })
-    }
-
-    /// Times the call `count` times, one after the other, with the device's own clock: milliseconds each.
-    pub fn time_launches(&mut self, count: usize) -> Result<Vec<f32>, Error> {
-        let device = self.program.device().clone();
-        let events = (0..=count).map(|_| Event::new(&device)).collect::<Result<Vec<_>, _>>()?;
-        events[0].record()?;
-        for event in &events[1..] {
-            self.launch()?;
-            event.record()?;
-        }
-        events[count].synchronize()?;
-        self.finish()?;
-        events.windows(2).map(|pair| pair[1].since(&pair[0])).collect()
     }
 }
 

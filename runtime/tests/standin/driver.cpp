@@ -2,13 +2,15 @@
 // as a driver would. Memory is the host's, filled with 0xa5. What it loads is the text that the stand-in for NVRTC wraps.
 //
 // Settings, all from the environment:
-//   STANDIN_LOG        a file that gets a line per load, launch, allocation and release of a device
+//   STANDIN_LOG        a file that gets a line per load, launch, replay of a graph, allocation and release of a device
 //   STANDIN_DRIVER     the driver's CUDA version, 13.0
 //   STANDIN_DEVICES    the compute capability of each device, "9.0"; CUDA_VISIBLE_DEVICES chooses among them
 //   STANDIN_MEMORY     bytes of each device, 2^30
 //   STANDIN_FAIL       CALL=CODE: that call fails; CALL#N=CODE: the Nth one does. Codes from 700 on are faults of a kernel:
 //                      whatever is asked of the device later fails with the same code
 //   STANDIN_REPORT     SITE INDEX EXTENT: every launch that has a report writes this to it
+//
+// A stream that is being captured takes launches and fills; whatever else is asked of it fails, and with it the capture.
 //
 // Compiled with -DOLD it lacks what drivers before CUDA 11.2 lack, with -DBROKEN a function that every driver has.
 
@@ -18,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -43,6 +46,8 @@ enum : Status {
     UNSUPPORTED_PTX_VERSION = 222,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
     FIRST_FAULT = 700,
 };
 
@@ -57,10 +62,17 @@ struct Module {
     std::map<std::string, Function *> functions;
 };
 
+// What was asked of a stream while it was captured.
+struct Graph {
+    std::vector<std::function<void()>> work;
+    bool valid = true;
+};
+
 std::mutex lock;
 std::vector<std::string> devices;
 std::map<Pointer, size_t> allocations, pinned;
-std::set<void *> modules, streams, events;
+std::set<void *> modules, streams, events, graphs;
+std::map<void *, Graph *> captures;
 std::map<std::string, int> calls;
 int retained = 0;
 int process = 0;
@@ -151,6 +163,22 @@ Module *read(const std::string &text) {
         at = close;
     }
     return module;
+}
+
+// Does it, or notes it if the stream is being captured.
+Status enqueue(void *stream, std::function<void()> work) {
+    auto capture = captures.find(stream);
+    if (capture == captures.end()) work();
+    else capture->second->work.push_back(work);
+    return OK;
+}
+
+// What none but a stream that is not captured may be asked.
+bool is_captured(void *stream) {
+    auto capture = captures.find(stream);
+    if (capture == captures.end()) return false;
+    capture->second->valid = false;
+    return true;
 }
 
 void report(Pointer to) {
@@ -259,6 +287,7 @@ Status cuDevicePrimaryCtxRelease_v2(int) {
         line << "release allocations=" << allocations.size() << " modules=" << modules.size() << " streams=" << streams.size()
              << " events=" << events.size();
         if (!pinned.empty()) line << " pinned=" << pinned.size();
+        if (!graphs.empty()) line << " graphs=" << graphs.size();
         say(line.str());
         fault = OK;
     }
@@ -309,6 +338,7 @@ Status cuMemGetInfo_v2(size_t *free, size_t *all) {
 Status cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, void *stream) {
     CALL("cuMemcpyHtoDAsync", true);
     if (!is_allocated(to, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     memcpy((void *)to, from, bytes);
     return OK;
 }
@@ -316,6 +346,7 @@ Status cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, void *st
 Status cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, void *stream) {
     CALL("cuMemcpyDtoHAsync", true);
     if (!is_allocated(from, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     memcpy(to, (void *)from, bytes);
     return OK;
 }
@@ -330,8 +361,7 @@ Status cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void *stream
 Status cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, void *stream) {
     CALL("cuMemsetD8Async", true);
     if (!is_allocated(to, bytes) || !streams.count(stream)) return INVALID_VALUE;
-    memset((void *)to, value, bytes);
-    return OK;
+    return enqueue(stream, [=] { memset((void *)to, value, bytes); });
 }
 
 Status cuStreamCreate(void **stream, unsigned) {
@@ -347,6 +377,7 @@ Status cuStreamDestroy_v2(void *stream) {
 
 Status cuStreamSynchronize(void *stream) {
     CALL("cuStreamSynchronize", true);
+    if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     return streams.count(stream) ? OK : INVALID_HANDLE;
 }
 
@@ -453,6 +484,7 @@ Status cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsig
     std::ostringstream line;
     line << "launch " << function->name << " grid=" << gx << "," << gy << "," << gz << " block=" << bx << "," << by << "," << bz
          << " shared=" << shared << " parameters=";
+    Pointer reports_to = 0;
     for (size_t at = 0; at < function->sizes.size(); at++) {
         unsigned long long value = 0;
         memcpy(&value, arguments[at], function->sizes[at]);
@@ -462,10 +494,12 @@ Status cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsig
         else if (memory && !allocations.count(value)) line << "inside";
         else if (memory) line << "memory:" << allocations[value];
         else line << function->sizes[at] << ":" << value;
-        if ((memory || pinned.count(value)) && at == function->report) report(value);
+        if ((memory || pinned.count(value)) && at == function->report) reports_to = value;
     }
-    say(line.str());
-    return OK;
+    return enqueue(stream, [text = line.str(), reports_to] {
+        if (reports_to) report(reports_to);
+        say(text);
+    });
 }
 #endif
 
@@ -476,6 +510,7 @@ Status cuGetErrorName(Status code, const char **name) {
         {200, "CUDA_ERROR_INVALID_IMAGE"},     {201, "CUDA_ERROR_INVALID_CONTEXT"},  {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
         {214, "CUDA_ERROR_ECC_UNCORRECTABLE"}, {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
         {400, "CUDA_ERROR_INVALID_HANDLE"},    {500, "CUDA_ERROR_NOT_FOUND"},        {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+        {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
         {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},    {719, "CUDA_ERROR_LAUNCH_FAILED"},    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
         {999, "CUDA_ERROR_UNKNOWN"},
     };
@@ -497,13 +532,65 @@ Status cuFuncGetAttribute(int *value, int attribute, void *) {
 }
 
 #ifndef OLD
+Status cuStreamBeginCapture_v2(void *stream, unsigned) {
+    CALL("cuStreamBeginCapture", true);
+    if (!streams.count(stream) || captures.count(stream)) return INVALID_HANDLE;
+    captures[stream] = new Graph;
+    return OK;
+}
+
+Status cuStreamEndCapture(void *stream, void **graph) {
+    CALL("cuStreamEndCapture", true);
+    auto capture = captures.find(stream);
+    if (capture == captures.end()) return INVALID_HANDLE;
+    Graph *made = capture->second;
+    captures.erase(capture);
+    *graph = nullptr;
+    if (!made->valid) return CAPTURE_INVALIDATED;
+    graphs.insert(*graph = made);
+    return OK;
+}
+
+Status cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+    CALL("cuGraphInstantiateWithFlags", true);
+    if (!graphs.count(graph)) return INVALID_HANDLE;
+    graphs.insert(*executable = new Graph(*(Graph *)graph));
+    return OK;
+}
+
+Status cuGraphLaunch(void *executable, void *stream) {
+    CALL("cuGraphLaunch", true);
+    if (!graphs.count(executable) || !streams.count(stream)) return INVALID_HANDLE;
+    say("replay");
+    for (auto &work : ((Graph *)executable)->work) work();
+    return OK;
+}
+
+static Status discard(void *graph) {
+    if (!graphs.erase(graph)) return INVALID_HANDLE;
+    delete (Graph *)graph;
+    return OK;
+}
+
+Status cuGraphDestroy(void *graph) {
+    CALL("cuGraphDestroy", true);
+    return discard(graph);
+}
+
+Status cuGraphExecDestroy(void *executable) {
+    CALL("cuGraphExecDestroy", true);
+    return discard(executable);
+}
+
 Status cuMemAllocAsync(Pointer *pointer, size_t bytes, void *stream) {
     CALL("cuMemAllocAsync", true);
+    if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     return streams.count(stream) ? allocate(pointer, bytes) : INVALID_HANDLE;
 }
 
 Status cuMemFreeAsync(Pointer pointer, void *stream) {
     CALL("cuMemFreeAsync", true);
+    if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     return streams.count(stream) ? release(pointer) : INVALID_HANDLE;
 }
 
