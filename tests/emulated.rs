@@ -50,7 +50,7 @@ const FURTHER: &[(&str, &str)] = &[
     ("column_sum", "m=5000 n=33"),
     ("permute", "a=17 b=16 c=33"),
     ("layernorm", "m=2 n=9000 eps=0.001"),
-    ("scan", "n=70000"),
+    ("scan", "n=600000"),
     ("softmax_clusters", "m=2 n=131071"),
     ("columns_clusters", "m=4500 n=33"),
 ];

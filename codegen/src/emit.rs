@@ -173,6 +173,6 @@ fn parameter(parameter: &Parameter) -> String {
         ParameterType::Input(ty) => format!("const {}* __restrict__ {name}", element_name(ty)),
         ParameterType::Output(ty) => format!("{}* __restrict__ {name}", element_name(ty)),
         ParameterType::Value(ty) => format!("{} {name}", element_name(ty)),
-        ParameterType::Report => format!("unsigned long long* {name}"),
+        ParameterType::Report | ParameterType::Published => format!("unsigned long long* {name}"),
     }
 }

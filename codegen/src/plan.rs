@@ -93,6 +93,8 @@ pub enum ParameterType {
     Value(Type),
     /// `unsigned long long*`: the report
     Report,
+    /// `unsigned long long*`: what blocks write while others of the launch wait for it
+    Published,
 }
 
 /// How a loop unrolls.

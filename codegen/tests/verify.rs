@@ -1,7 +1,7 @@
 //! Plans with one planted fault each: the verifier finds it.
 
 use gpukc_codegen::error::Error;
-use gpukc_codegen::kernel::Argument;
+use gpukc_codegen::kernel::{Argument, Scratch};
 use gpukc_codegen::plan::{Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, Unroll, call, int, name, verify::verify};
 use gpukc_dsl::arena::Id;
 use gpukc_dsl::types::Type;
@@ -144,4 +144,12 @@ fn loops_and_references() {
     let mut scratch = launch(vec![]);
     scratch.parameters[0].argument = Argument::Scratch(0);
     assert!(problem(vec![scratch]).contains("no scratch memory"));
+    let published = |zeroed| {
+        let mut launch = launch(vec![]);
+        launch.parameters[1].ty = ParameterType::Published;
+        launch.parameters[1].argument = Argument::Scratch(0);
+        let scratch = vec![Scratch { name: "y".into(), bytes: 8.into(), zeroed }];
+        verify(&Plan { launches: vec![launch], scratch, ..Plan::default() })
+    };
+    assert!(published(true).is_ok() && published(false).is_err());
 }

@@ -26,7 +26,7 @@ impl Scope {
             let (ty, constant) = match parameter.ty {
                 ParameterType::Input(ty) => (ty, true),
                 ParameterType::Output(ty) | ParameterType::Value(ty) => (ty, false),
-                ParameterType::Report => (Type::U64, false),
+                ParameterType::Report | ParameterType::Published => (Type::U64, false),
             };
             scope.0.push(Symbol { name: parameter.name.clone(), ty: ty.into(), constant });
         }

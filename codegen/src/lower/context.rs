@@ -212,8 +212,9 @@ impl<'a> Lowering<'a> {
             (ParameterType::Value(_), Argument::Scalar(_)) => 0,
             (ParameterType::Input(_), _) => 1,
             (ParameterType::Output(_), _) => 2,
-            (ParameterType::Value(_), _) => 3,
-            (ParameterType::Report, _) => 4,
+            (ParameterType::Published, _) => 3,
+            (ParameterType::Value(_), _) => 4,
+            (ParameterType::Report, _) => 5,
         });
         let mut launch =
             Launch { entry, schedule, notes, parameters, grid, block, resident: None, cluster: 1, dynamic_shared: 0, body };
@@ -262,6 +263,13 @@ impl<'a> Lowering<'a> {
         let wish = self.plan.scratch[index].name.clone();
         let ty = if written { ParameterType::Output(element) } else { ParameterType::Input(element) };
         self.parameter(&wish, ty, Argument::Scratch(index))
+    }
+
+    /// Zeros through which blocks tell each other of what they have found.
+    pub fn published(&mut self, wish: &str, words: Formula) -> Expr {
+        let index = self.scratch(wish, words.times(8));
+        self.plan.scratch[index].zeroed = true;
+        self.parameter(wish, ParameterType::Published, Argument::Scratch(index))
     }
 
     /// The value of a scalar parameter.

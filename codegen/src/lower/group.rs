@@ -22,7 +22,7 @@ pub enum Schedule {
     Columns,
     /// Register tiles over shared-memory tiles, for sharing reductions.
     Contract,
-    /// Blocks scanned each by itself, and totals of blocks.
+    /// Blocks scanned in one pass, each of which waits for the totals of those before.
     Scan,
     /// Atomic combinations into an array.
     Accumulate,

@@ -55,6 +55,7 @@ impl fmt::Display for Parameter {
             ParameterType::Output(ty) => write!(f, "output {}: {}*", self.name, element_name(ty))?,
             ParameterType::Value(ty) => write!(f, "value {}: {}", self.name, element_name(ty))?,
             ParameterType::Report => write!(f, "report {}", self.name)?,
+            ParameterType::Published => write!(f, "published {}", self.name)?,
         }
         match &self.argument {
             Argument::Array(id) => write!(f, " = array {}", id.index()),

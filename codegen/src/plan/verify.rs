@@ -42,12 +42,16 @@ fn entries_are_unique(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// 2. Scratch memories and checked places that are referred to exist.
+/// 2. Scratch memories and checked places that are referred to exist; what blocks publish starts as zeros.
 fn references_exist(plan: &Plan) -> Result<(), Error> {
     for launch in &plan.launches {
         for parameter in &launch.parameters {
             if matches!(parameter.argument, Argument::Scratch(index) if index >= plan.scratch.len()) {
                 return Err(Error::Bug(format!("{}: no scratch memory for {}", launch.entry, parameter.name)));
+            }
+            let zeroed = matches!(parameter.argument, Argument::Scratch(index) if plan.scratch[index].zeroed);
+            if parameter.ty == ParameterType::Published && !zeroed {
+                return Err(Error::Bug(format!("{}: {} is not zero before the launch", launch.entry, parameter.name)));
             }
         }
         let mut bad = None;

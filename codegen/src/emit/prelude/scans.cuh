@@ -33,6 +33,142 @@ template <class T> __device__ __forceinline__ T lane_before(T x, T identity) {
     return (int)threadIdx.x % 32 == 0 ? identity : before;
 }
 
+// The number of a block in the order in which blocks start, whatever the scheduler makes of their indices: all with
+// smaller numbers have started, so that waiting for them ends.
+__device__ __forceinline__ int take_ticket(unsigned long long* counter) {
+    return (int)atomicAdd(counter, 1ull);
+}
+
+// A value that one block publishes and others wait for: words of 64 bits, each 32 bits of the value above a mark. A word
+// is written and read as a whole, so whoever sees the mark has the bits, in whatever order words arrive; no fence is
+// needed. Memory of zeros is not published yet. (Volatile: neither cached nor read once for all.)
+template <class T> struct Published {
+    static constexpr int WORDS = ((int)sizeof(T) + 3) / 4;
+    unsigned long long words[WORDS];
+    union Bits {
+        unsigned int of_word[WORDS];
+        T value;
+    };
+    __device__ __forceinline__ void publish(T value) {
+        Bits bits = {};
+        bits.value = value;
+        #pragma unroll
+        for (int word = 0; word < WORDS; word++) {
+            *(volatile unsigned long long*)&words[word] = (unsigned long long)bits.of_word[word] << 32 | 1;
+        }
+    }
+    __device__ __forceinline__ void look_at(const Published* place) {
+        #pragma unroll
+        for (int word = 0; word < WORDS; word++) {
+            words[word] = *(const volatile unsigned long long*)&place->words[word];
+        }
+    }
+    __device__ __forceinline__ bool is_whole() const {
+        bool whole = true;
+        #pragma unroll
+        for (int word = 0; word < WORDS; word++) {
+            whole = whole && words[word] != 0;
+        }
+        return whole;
+    }
+    __device__ __forceinline__ T wait_for(const Published* place) {
+        while (!is_whole()) look_at(place);
+        return value();
+    }
+    __device__ __forceinline__ T value() const {
+        Bits bits = {};
+        #pragma unroll
+        for (int word = 0; word < WORDS; word++) {
+            bits.of_word[word] = (unsigned int)(words[word] >> 32);
+        }
+        return bits.value;
+    }
+};
+
+// A warp waits for the first terms of a row of 128 and leaves them in shared memory, the identity in place of the rest.
+// Neighbouring lanes look at neighbouring terms, all at once; only lanes that miss some look again.
+template <class T>
+__device__ __forceinline__ void wait_for_row(const Published<T>* terms, int count, T* row, T identity) {
+    int lane = (int)threadIdx.x % 32;
+    Published<T> seen[4];
+    bool whole;
+    do {
+        #pragma unroll
+        for (int part = 0; part < 4; part++) {
+            if (lane + 32 * part < count) seen[part].look_at(&terms[lane + 32 * part]);
+        }
+        whole = true;
+        #pragma unroll
+        for (int part = 0; part < 4; part++) {
+            whole = whole && (lane + 32 * part >= count || seen[part].is_whole());
+        }
+    } while (!whole);
+    #pragma unroll
+    for (int part = 0; part < 4; part++) {
+        row[lane + 32 * part] = lane + 32 * part < count ? seen[part].value() : identity;
+    }
+    __syncwarp();
+}
+
+// What a scan has at the term before `index`, found by a warp in the terms that blocks publish, in the order of scans:
+// quads, rows of 128, groups of 4096. Behind the terms lie the totals of rows, what stands before each group but the
+// first, and the totals of groups, which are the terms of the level above. The term behind a row publishes the row's
+// total before it waits for anything else; the one behind a group, what stands before the next.
+template <int LEVELS, class T, class Combine>
+__device__ __forceinline__ T scan_before(
+    Published<T>* terms, int count, int index, T* row, T identity, Combine combine
+) {
+    if (index == 0) return identity;
+    Published<T>* row_totals = terms + count;
+    Published<T>* before_groups = row_totals + count / 128;
+    int row_number = (index - 1) / 128, row_in_group = row_number % 32, group = row_number / 32;
+    int in_row = index - 128 * row_number;
+    int lane = (int)threadIdx.x % 32;
+    // Lanes look at the totals of rows, the last one at what stands before the group. It is asked for early.
+    bool looks = lane == 31 ? group > 0 : lane < row_in_group;
+    const Published<T>* place = lane == 31 ? &before_groups[group - 1] : &row_totals[32 * group + lane];
+    Published<T> above = {};
+    if (looks) above.look_at(place);
+    wait_for_row(terms + 128 * row_number, in_row, row, identity);
+    T quad = row[4 * lane], last = quad;
+    #pragma unroll
+    for (int part = 1; part < 4; part++) {
+        quad = combine(quad, row[4 * lane + part]);
+        if (part <= (in_row - 1) % 4) last = quad;
+    }
+    T running = kogge_stone(quad, combine);
+    T within_row = lane_value(combine(lane_before(running, identity), last), (in_row - 1) / 4);
+    T row_total = lane_value(running, 31);
+    if (in_row == 128 && lane == 0) row_totals[row_number].publish(row_total);
+    T found = looks ? above.wait_for(place) : identity;
+    T rows = lane < row_in_group ? found : lane == row_in_group ? row_total : identity;
+    T rows_running = kogge_stone(rows, combine);
+    T before_row = combine(lane_value(found, 31), lane_value(lane_before(rows_running, identity), row_in_group));
+    T result = combine(before_row, within_row);
+    if constexpr (LEVELS > 1) {
+        if (in_row == 128 && row_in_group == 31) {
+            Published<T>* group_totals = before_groups + count / 4096;
+            T group_total = lane_value(rows_running, 31);
+            if (lane == 0) group_totals[group].publish(group_total);
+            __syncwarp();
+            T next = scan_before<LEVELS - 1>(group_totals, count / 4096, group + 1, row, identity, combine);
+            if (lane == 0) before_groups[group].publish(next);
+        }
+    }
+    return result;
+}
+
+// A warp publishes a block's total and computes what stands before the block. Behind the counter of tickets, each scan of
+// so many blocks has a place for every total and a thirty-second more for what scan_before publishes itself.
+template <int LEVELS, class T, class Combine>
+__device__ __forceinline__ T scan_before_block(
+    unsigned long long* published, int scan, int blocks, int block, T total, T* row, T identity, Combine combine
+) {
+    Published<T>* totals = (Published<T>*)(published + 1) + (long long)scan * (blocks + blocks / 32);
+    if ((int)threadIdx.x % 32 == 0) totals[block].publish(total);
+    return scan_before<LEVELS>(totals, blocks, block, row, identity, combine);
+}
+
 // Inclusive scan of up to 32 values in the order of kogge_stone, by one thread; gives the last.
 template <class T, class Combine> __device__ __forceinline__ T last_of_kogge_stone(T* values, int count, Combine combine) {
     for (int distance = 1; distance < count; distance *= 2) {

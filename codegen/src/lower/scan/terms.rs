@@ -1,0 +1,224 @@
+//! The 16 terms of a lane: as packs of four where arrays run along with the terms, one by one in a block that is not whole, or
+//! where the arrays' addresses do not allow packs.
+
+use std::collections::HashSet;
+
+use gpukc_dsl::program::{ArrayId, Direction, ExprId, ExprKind, Kernel, Subscript};
+use gpukc_dsl::types::Reducer;
+
+use super::{Block, Shape, four, wide};
+use crate::error::Error;
+use crate::formula::Formula;
+use crate::lower::context::Lowering;
+use crate::lower::place::Place;
+use crate::lower::read::access;
+use crate::lower::reduction::Reduction;
+use crate::plan::{CudaType, Expr, Node, int};
+use crate::walk;
+
+/// Most arrays whose packs a lane holds next to the terms.
+const MOST_ALONG: usize = 3;
+
+/// An array whose elements run along with the terms.
+struct Along {
+    array: ArrayId,
+    subscripts: Vec<Subscript>,
+    /// Where it is read so.
+    reads: Vec<ExprId>,
+    /// Whether later terms lie at smaller addresses.
+    reversed: bool,
+}
+
+/// Loads the lane's terms into registers; those beyond the end are the identity.
+pub fn load(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block: &Block) -> Result<Expr, Error> {
+    let values = lowering.registers("value", reduction.accumulator.clone(), vec![4, 4]);
+    let along = along(lowering, shape, reduction);
+    if along.is_empty() {
+        one_by_one(lowering, shape, reduction, block, &values)?;
+        return Ok(values);
+    }
+    let mut places = Vec::new();
+    for array in &along {
+        let place = array.first_place(lowering, shape, reduction, block.start.clone())?;
+        places.push((place, lowering.kernel.arrays[array.array].element.size()));
+    }
+    let condition = wide(block, places);
+    let (then, ()) = lowering.block(|lowering| in_packs(lowering, shape, reduction, block, &along, &values))?;
+    lowering.computed.clear();
+    let (otherwise, ()) = lowering.block(|lowering| one_by_one(lowering, shape, reduction, block, &values))?;
+    lowering.push(Node::If { condition, then, otherwise });
+    Ok(values)
+}
+
+fn one_by_one(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block: &Block, values: &Expr) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    four(lowering, "at", |lowering, at| {
+        four(lowering, "quad", |lowering, quad| {
+            let term = lowering.local("term", ty, block.first.clone() + at.clone() * int(128) + quad.clone());
+            let place = values.clone().at(at).at(quad);
+            lowering.push(Node::Assign(place.clone(), reduction.identity.clone()));
+            lowering.when(term.clone().less(block.terms.clone()), |lowering| {
+                bind(lowering, shape, reduction, term, true);
+                lowering.term(reduction, place)
+            })
+        })
+    })
+}
+
+/// All loads are issued before the first term is computed.
+fn in_packs(
+    lowering: &mut Lowering,
+    shape: &Shape,
+    reduction: &Reduction,
+    block: &Block,
+    along: &[Along],
+    values: &Expr,
+) -> Result<(), Error> {
+    let mut packs = Vec::new();
+    for array in along {
+        let array = &lowering.kernel.arrays[array.array];
+        let wish = format!("{}_pack", array.name.replace('.', "_"));
+        packs.push((lowering.registers(&wish, CudaType::Pack(array.element, 4), vec![4]), array.element));
+    }
+    four(lowering, "at", |lowering, at| {
+        for (array, (pack, element)) in along.iter().zip(&packs) {
+            let first = block.first.clone() + at.clone() * int(128);
+            let Expr::Element(pointer, offset) = array.first_place(lowering, shape, reduction, first)? else {
+                return Err(Error::Bug("an array's element is none".into()));
+            };
+            let [offset] = <[Expr; 1]>::try_from(offset).map_err(|_| Error::Bug("an element with several offsets".into()))?;
+            let access = Expr::Wide(*element, 4, pointer, Box::new(offset));
+            lowering.push(Node::Assign(pack.clone().at(at.clone()), access));
+        }
+        Ok(())
+    })?;
+    let numbered = asks_for_number(lowering.kernel, reduction, along);
+    four(lowering, "at", |lowering, at| {
+        four(lowering, "quad", |lowering, quad| {
+            for (array, (pack, _)) in along.iter().zip(&packs) {
+                let lane = if array.reversed { int(3) - quad.clone() } else { quad.clone() };
+                let element = pack.clone().at(at.clone()).lane(lane);
+                lowering.computed.extend(array.reads.iter().map(|read| (*read, element.clone())));
+            }
+            bind(lowering, shape, reduction, block.first.clone() + at.clone() * int(128) + quad.clone(), numbered);
+            let place = values.clone().at(at).at(quad);
+            if reduction.reduce.filter.is_some() {
+                lowering.push(Node::Assign(place.clone(), reduction.identity.clone()));
+            }
+            lowering.term(reduction, place)
+        })
+    })
+}
+
+/// Binds the reduction's variable to the term of that number, by a name where the text asks for it.
+fn bind(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr, named: bool) {
+    let Some(range) = reduction.reduce.variables.first() else { return };
+    let value = shape.index(lowering, number);
+    let bound = if named && !matches!(value, Expr::Name(_)) {
+        let (wish, ty) = (lowering.kernel.variables[range.variable].name.clone(), lowering.index_type());
+        lowering.local(&wish, ty, value)
+    } else {
+        value
+    };
+    lowering.variables.insert(range.variable, bound);
+}
+
+/// Whether terms need the reduction's variable for more than the elements that packs hold.
+fn asks_for_number(kernel: &Kernel, reduction: &Reduction, along: &[Along]) -> bool {
+    let reduce = &reduction.reduce;
+    let held: HashSet<ExprId> = along.iter().flat_map(|array| array.reads.iter().copied()).collect();
+    let mut asks = matches!(reduce.reducer, Reducer::Argmin | Reducer::Argmax);
+    for root in reduce.filter.into_iter().chain([reduce.body]) {
+        walk::walk(kernel, root, &mut |id| {
+            asks |= matches!(kernel.exprs[id].kind, ExprKind::Variable(v) if reduce.variables.iter().any(|range| range.variable == v));
+            !held.contains(&id)
+        });
+    }
+    asks
+}
+
+impl Along {
+    /// The element at the lowest address of the quad that starts with the term of that number.
+    fn first_place(&self, lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr) -> Result<Expr, Error> {
+        let number = if self.reversed { number + int(3) } else { number };
+        bind(lowering, shape, reduction, number, false);
+        let mut indices = Vec::new();
+        for subscript in &self.subscripts {
+            indices.push(lowering.index(subscript.index)?);
+        }
+        let offset = lowering.row_major(self.array, indices)?;
+        Ok(lowering.pointer(self.array).at(offset))
+    }
+}
+
+/// Arrays whose elements run along with the terms, and are read whatever conditions say.
+fn along(lowering: &Lowering, shape: &Shape, reduction: &Reduction) -> Vec<Along> {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let [range] = reduction.reduce.variables.as_slice() else { return Vec::new() };
+    let mut found: Vec<(Along, crate::size::Linear)> = Vec::new();
+    let mut reads = reads(kernel, reduction);
+    // What a condition guards may lie outside, unless the same element is read unguarded.
+    reads.sort_by_key(|(_, guarded)| *guarded);
+    for (read, guarded) in reads {
+        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+        let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
+        if let Some((along, _)) = found.iter_mut().find(|(along, other)| along.array == *array && *other == access) {
+            along.reads.push(read);
+            continue;
+        }
+        let step = access.coefficient(range.variable);
+        let backward = shape.scan.direction == Direction::Backward;
+        let reversed = match step {
+            Formula::Constant(1) => backward,
+            Formula::Constant(-1) => !backward,
+            _ => continue,
+        };
+        let bound = |v| v == range.variable || shape.batch.iter().any(|outer| outer.variable == v);
+        let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
+        if guarded || !in_memory || found.len() == MOST_ALONG || !access.terms.iter().all(|(v, _)| bound(*v)) {
+            continue;
+        }
+        found.push((Along { array: *array, subscripts: subscripts.clone(), reads: vec![read], reversed }, access));
+    }
+    found.into_iter().map(|(along, _)| along).collect()
+}
+
+/// The reads of filter and body, those of reductions inside left out, and whether a condition guards them.
+fn reads(kernel: &Kernel, reduction: &Reduction) -> Vec<(ExprId, bool)> {
+    let reduce = &reduction.reduce;
+    let mut found = Vec::new();
+    let mut pending = vec![(reduce.body, reduce.filter.is_some())];
+    pending.extend(reduce.filter.map(|filter| (filter, false)));
+    while let Some((id, guarded)) = pending.pop() {
+        match kernel.exprs[id].kind {
+            ExprKind::Reduce(_) => continue,
+            ExprKind::Read { .. } => found.push((id, guarded)),
+            _ => {}
+        }
+        pending.extend(walk::operands(kernel, id).into_iter().rev().map(|(operand, below)| (operand, guarded || below)));
+    }
+    found
+}
+
+impl Lowering<'_> {
+    /// Assigns a term's value to `place`; where the filter is false, `place` keeps the identity.
+    fn term(&mut self, reduction: &Reduction, place: Expr) -> Result<(), Error> {
+        let assign = |lowering: &mut Self| {
+            let value = lowering.term_value(reduction)?;
+            // A sum in fewer bits than its terms have.
+            let value = match reduction.accumulator {
+                CudaType::Element(ty) if ty.is_integer() && ty.size() < reduction.term.size() => value.cast(ty),
+                _ => value,
+            };
+            lowering.push(Node::Assign(place.clone(), value));
+            Ok(())
+        };
+        match reduction.reduce.filter {
+            None => assign(self),
+            Some(filter) => {
+                let condition = self.value(filter)?;
+                self.when(condition, assign)
+            }
+        }
+    }
+}
