@@ -6,6 +6,7 @@
 //!    `serial` reductions inside any of them for what no schedule takes.
 
 mod accumulate;
+mod broadcast;
 mod columns;
 mod context;
 mod contract;

@@ -53,6 +53,23 @@ pub fn reads(kernel: &Kernel, id: ExprId) -> Vec<ExprId> {
     found
 }
 
+/// The reads that are evaluated wherever `value` is, outside of reductions: to load them ahead reads nothing that the program
+/// does not read.
+pub fn sure_reads(kernel: &Kernel, value: ExprId) -> Vec<ExprId> {
+    let mut found = Vec::new();
+    let mut stack = vec![value];
+    while let Some(id) = stack.pop() {
+        match &kernel.exprs[id].kind {
+            ExprKind::Read { .. } => found.push(id),
+            ExprKind::Reduce(_) => continue,
+            _ => {}
+        }
+        let below = operands(kernel, id);
+        stack.extend(below.into_iter().rev().filter(|(_, guarded)| !guarded).map(|(operand, _)| operand));
+    }
+    found
+}
+
 /// Whether `id` mentions a variable.
 pub fn mentions(kernel: &Kernel, id: ExprId, variable: VariableId) -> bool {
     let mut found = false;

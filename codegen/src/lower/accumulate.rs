@@ -12,7 +12,7 @@ use super::expr::{binary, cast, extreme, zero};
 use super::group::{Group, is_flat};
 use super::map::suffix;
 use super::place::Place;
-use super::read::{access, flat_coefficient};
+use super::read::{access, flat_coefficient, inside_everywhere};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
@@ -365,8 +365,12 @@ fn along(lowering: &Lowering, statement: &Statement) -> Option<Along> {
         return None;
     }
     let mut reads: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
+    let sure: Vec<ExprId> = roots.iter().flat_map(|root| walk::sure_reads(kernel, *root)).collect();
     for read in roots.iter().flat_map(|root| walk::reads(kernel, *root)) {
         let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+        if !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, variables) {
+            continue;
+        }
         if !matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_)) {
             continue;
         }

@@ -46,6 +46,8 @@ pub struct Lowering<'a> {
     pub computed: BTreeMap<ExprId, Expr>,
     /// Variables that run together as one: neighbouring elements of every array that mentions them.
     pub flat: Option<Flat>,
+    /// The left side's variables, where elements are computed one after another and `let`s at the same place share what is known.
+    pub element: Option<Vec<Ranged>>,
     /// Boundary rules have nothing to do at the moment: every read lies inside.
     pub interior: bool,
     /// Extents that are not zero wherever an element is computed.
@@ -104,6 +106,7 @@ impl<'a> Lowering<'a> {
             chip: BTreeMap::new(),
             computed: BTreeMap::new(),
             flat: None,
+            element: None,
             interior: false,
             nonempty: Vec::new(),
             staged: BTreeMap::new(),
@@ -177,6 +180,7 @@ impl<'a> Lowering<'a> {
         self.chip.clear();
         self.computed.clear();
         self.flat = None;
+        self.element = None;
         self.nonempty.clear();
         self.blocks = vec![Block::default()];
         self.reserve_names();

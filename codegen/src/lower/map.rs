@@ -3,6 +3,7 @@
 //!
 //! *Wide*: where the elements of all arrays run together, a block takes a tile of them by 16-byte accesses, loads first, then
 //! arithmetic, then stores; the last tile, and all tiles of misaligned arrays, go element by element.
+//! *By rows*: where they run together within rows only, see `broadcast`.
 //! *Stencil*: where an array is read around the element, see `stencil`.
 //! *Tiled*: over two and more dimensions, see `tiled`.
 //! *Strided*: otherwise a grid-stride loop numbers the points of the left side, the fastest variable along neighbouring threads.
@@ -13,7 +14,7 @@ use gpukc_dsl::types::Type;
 use super::context::{Flat, Lowering};
 use super::group::{Group, is_flat};
 use super::place::Place;
-use super::read::{access, flat_coefficient};
+use super::read::{access, flat_coefficient, inside_everywhere};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
@@ -39,14 +40,16 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
             super::stencil::lower(lowering, &statement, &stencil)?;
             continue;
         }
-        match wide_shape(lowering, &statement) {
-            Some(mut wide) => {
+        let by_rows = super::broadcast::broadcast(lowering, &statement);
+        match (wide_shape(lowering, &statement), by_rows) {
+            (Some(mut wide), _) => {
                 wide.threads = lowering.block_hint(&statement)?.unwrap_or(wide.threads);
                 wide.unroll = lowering.unroll_hint(&statement)?.unwrap_or(wide.unroll);
                 lower_wide(lowering, &statement, &wide)?;
             }
-            None if super::tiled::applies(lowering, &statement) => super::tiled::lower(lowering, &statement)?,
-            None => lower_strided(lowering, &statement)?,
+            (None, Some(shape)) => super::broadcast::lower(lowering, &statement, &shape)?,
+            _ if super::tiled::applies(lowering, &statement) => super::tiled::lower(lowering, &statement)?,
+            _ => lower_strided(lowering, &statement)?,
         }
     }
     Ok(())
@@ -92,9 +95,10 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
         return None;
     }
     let mut along: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
-    let mut pending = vec![(statement.value, variables.clone())];
+    let mut pending = vec![(statement.value, variables.clone(), true)];
     let mut widest = kernel.arrays[statement.array].element.size();
-    while let Some((value, own)) = pending.pop() {
+    while let Some((value, own, evaluated)) = pending.pop() {
+        let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
         for read in walk::reads(kernel, value) {
             let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
             if subscripts.iter().any(|s| matches!(s.bounds, Bounds::Checked)) {
@@ -105,11 +109,14 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
                 if !is_identity(kernel, subscripts, &own) || !is_flat(kernel, facts, inlined.value, &inlined.variables) {
                     return None;
                 }
-                pending.push((inlined.value, inlined.variables.clone()));
+                pending.push((inlined.value, inlined.variables.clone(), sure.contains(&read)));
                 continue;
             }
             let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
             let step = flat_coefficient(kernel, facts, &access, &own);
+            if !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, &own) {
+                continue;
+            }
             if step == Some(Formula::Constant(1)) && access.constant == Formula::Constant(0) && access.terms.len() == own.len() {
                 widest = widest.max(kernel.arrays[*array].element.size());
                 match along.iter_mut().find(|(other, _)| other == array) {

@@ -79,6 +79,11 @@ impl Lowering<'_> {
                 return if runs_along { self.inline_along(array, statement, flat) } else { self.inline_at(array, statement, flat) };
             }
         }
+        if let Some(all) = &self.element {
+            if super::map::is_identity(self.kernel, subscripts, all) {
+                return self.inline_at_element(array, statement);
+            }
+        }
         let mut indices = Vec::new();
         for subscript in subscripts {
             indices.push(self.index(subscript.index)?);
@@ -106,6 +111,33 @@ impl Lowering<'_> {
             };
         }
         Ok(self.keep(array, key, value?))
+    }
+
+    /// The same at the current element: what is known of expressions holds for it.
+    fn inline_at_element(&mut self, array: ArrayId, statement: &Statement) -> Result<Expr, Error> {
+        let position = self.flat.as_ref().map(|flat| flat.position.clone());
+        let key = format!("{array:?} at element {position:?}");
+        if let Some(value) = self.recall(&key) {
+            return Ok(value);
+        }
+        let value = self.at_element_of(&statement.variables, |lowering| lowering.value(statement.value))?;
+        Ok(self.keep(array, key, value))
+    }
+
+    /// Computes something under other variables, which stand for the current element's, one for one.
+    pub fn at_element_of<R>(&mut self, own: &[Ranged], compute: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
+        let (element, flat) = (self.element.replace(own.to_vec()), self.flat.clone());
+        for (outer, own) in element.iter().flatten().zip(own) {
+            if let Some(index) = self.variables.get(&outer.variable).cloned() {
+                self.variables.insert(own.variable, index);
+            }
+        }
+        if let Some(flat) = &mut self.flat {
+            flat.variables = own[own.len() - flat.variables.len()..].to_vec();
+        }
+        let result = compute(self);
+        (self.element, self.flat) = (element, flat);
+        result
     }
 
     /// The same at the current position of [`Lowering::flat`].
@@ -354,6 +386,19 @@ pub fn access(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subs
         });
     }
     Some(offset.unwrap_or(size::Linear { terms: Vec::new(), constant: Formula::Constant(0) }))
+}
+
+/// Whether a read stays inside its array for all values of `ranges`, whatever condition guards it: its subscripts are variables that
+/// run over whole dims.
+pub fn inside_everywhere(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subscript], ranges: &[Ranged]) -> bool {
+    subscripts.iter().zip(&kernel.arrays[array].shape).all(|(subscript, extent)| {
+        let ExprKind::Variable(variable) = kernel.exprs[subscript.index].kind else { return false };
+        let Some(range) = ranges.iter().find(|range| range.variable == variable) else { return false };
+        let hi = size::formula(kernel, facts, range.hi);
+        size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0))
+            && hi.is_some()
+            && hi == size::formula(kernel, facts, *extent)
+    })
 }
 
 /// The step from one position of `variables` (slowest first) to the next in an access; `None` if they don't run together, or

@@ -21,7 +21,7 @@ use super::context::Lowering;
 use super::group::{Group, only_reduction, product};
 use super::map::store_element;
 use super::place::Place;
-use super::read::{access, flat_coefficient};
+use super::read::{access, flat_coefficient, inside_everywhere};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
@@ -277,6 +277,11 @@ fn hold_inputs(lowering: &mut Lowering, row: &mut Row, statement: &Statement, ra
     if matches!(row.layout, Layout::Reload { .. }) || inner.is_empty() {
         return Ok(());
     }
+    let (root, filtered) = match only_reduction(lowering.kernel, statement) {
+        Some((_, reduce)) => (reduce.body, reduce.filter.is_some()),
+        None => (statement.value, false),
+    };
+    let sure = if filtered { Vec::new() } else { walk::sure_reads(lowering.kernel, root) };
     for read in walk::reads(lowering.kernel, statement.value) {
         let ExprKind::Read { array, subscripts } = lowering.kernel.exprs[read].kind.clone() else { continue };
         let place = lowering.places.of(array);
@@ -289,6 +294,9 @@ fn hold_inputs(lowering: &mut Lowering, row: &mut Row, statement: &Statement, ra
         let all: Vec<Ranged> = statement.variables[..rank].iter().chain(inner).copied().collect();
         let Some(access) = access(lowering.kernel, lowering.facts, array, &subscripts) else { continue };
         let along = flat_coefficient(lowering.kernel, lowering.facts, &access, &all) == Some(Formula::Constant(1));
+        if !sure.contains(&read) && !inside_everywhere(lowering.kernel, lowering.facts, array, &subscripts, &all) {
+            continue;
+        }
         if !along || access.constant != Formula::Constant(0) {
             continue;
         }

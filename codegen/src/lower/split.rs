@@ -10,7 +10,7 @@ use gpukc_dsl::types::Type;
 use super::context::{Flat, Lowering};
 use super::group::{Group, is_flat, only_reduction, product};
 use super::map::store_element;
-use super::read::{access, flat_coefficient};
+use super::read::{access, flat_coefficient, inside_everywhere};
 use super::reduction::Reduction;
 use crate::error::Error;
 use crate::formula::Formula;
@@ -346,8 +346,12 @@ fn along(lowering: &Lowering, statement: &Statement, reduction: &Reduction) -> V
     if reduction.reduce.filter.is_some() {
         return along;
     }
+    let sure = walk::sure_reads(lowering.kernel, reduction.reduce.body);
     for read in walk::reads(lowering.kernel, reduction.reduce.body) {
         let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { continue };
+        if !sure.contains(&read) && !inside_everywhere(lowering.kernel, lowering.facts, *array, subscripts, &all) {
+            continue;
+        }
         if matches!(lowering.places.of(*array), super::place::Place::Inline(_)) {
             continue;
         }

@@ -22,7 +22,7 @@ const TILE: i64 = 64;
 /// Bytes of all tiles' elements at one place, so that the tiles fit shared memory.
 const MOST_BYTES: usize = 8;
 /// Threads along the other side; each moves `TILE / ROWS` elements.
-const ROWS: i64 = 8;
+const ROWS: i64 = 4;
 
 struct Shape {
     /// Reads that run along `across`: those of the same element together.
@@ -45,7 +45,7 @@ fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<Shape>
     if every.iter().any(ruled) {
         return None;
     }
-    for read in reads_of_every_element(kernel, statement.value) {
+    for read in walk::sure_reads(kernel, statement.value) {
         let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { continue };
         let (last, before) = subscripts.split_last()?;
         let last = size::linear(kernel, facts, last.index);
@@ -69,22 +69,6 @@ fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<Shape>
     let thin = |range: &Ranged| size::extent(kernel, facts, range).is_none_or(|n| facts.below(&n, 16));
     let bytes: usize = turned.iter().map(|same| kernel.exprs[same[0]].ty.size()).sum();
     (!thin(&across) && !thin(&along) && bytes <= MOST_BYTES).then_some(Shape { turned, across, along })
-}
-
-/// The reads that every element evaluates, outside of reductions: staging them reads nothing that the program does not read.
-fn reads_of_every_element(kernel: &Kernel, value: ExprId) -> Vec<ExprId> {
-    let mut found = Vec::new();
-    let mut stack = vec![value];
-    while let Some(id) = stack.pop() {
-        match &kernel.exprs[id].kind {
-            ExprKind::Read { .. } => found.push(id),
-            ExprKind::Reduce(_) => continue,
-            _ => {}
-        }
-        let below = walk::operands(kernel, id);
-        stack.extend(below.into_iter().rev().filter(|(_, guarded)| !guarded).map(|(operand, _)| operand));
-    }
-    found
 }
 
 /// Whether this schedule takes the statement.
@@ -156,19 +140,9 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
         let pitch = TILE as u32 + (4 / element.size() as u32).max(1);
         staged.push(lowering.shared(&wish, element, vec![TILE as u32, pitch]));
     }
-    // Tiles that are whole know no test, so that the loads of all rows are in flight at once.
-    let whole = (at.across.clone() + int(TILE)).binary("<=", at.across_extent.clone());
-    let whole = whole.and((at.along.clone() + int(TILE)).binary("<=", at.along_extent.clone()));
-    let whole = lowering.local("whole", Type::Bool, whole);
-    let either = |lowering: &mut Lowering, write: &dyn Fn(&mut Lowering, bool) -> Result<(), Error>| {
-        let (then, ()) = lowering.block(|lowering| write(lowering, false))?;
-        let (otherwise, ()) = lowering.block(|lowering| write(lowering, true))?;
-        lowering.push(Node::If { condition: whole.clone(), then, otherwise });
-        Ok::<(), Error>(())
-    };
-    either(lowering, &|lowering, tested| load_tile(lowering, shape, &at, &staged, tested))?;
+    load_tile(lowering, shape, &at, &staged)?;
     lowering.push(Node::Barrier);
-    either(lowering, &|lowering, tested| store_tile(lowering, statement, shape, &at, &staged, tested))?;
+    store_tile(lowering, statement, shape, &at, &staged)?;
     let notes = vec![
         format!(
             "Transpose: a {TILE} x {TILE} tile through shared memory, read along the input's contiguous dimension and written along"
@@ -180,13 +154,12 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
     Ok(())
 }
 
-fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, staged: &[Expr], tested: bool) -> Result<(), Error> {
+fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, staged: &[Expr]) -> Result<(), Error> {
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
         let down = lowering.local("down", Type::I32, y + row);
         bind(lowering, shape, at, x, down.clone())?;
-        let inside = tested.then(|| in_range(lowering, shape, at));
-        lowering.when_some(inside, |lowering| {
+        lowering.when(in_range(lowering, shape, at), |lowering| {
             for (same, tile) in shape.turned.iter().zip(staged) {
                 let value = lowering.value(same[0])?;
                 lowering.push(Node::Assign(tile.clone().at(down.clone()).at(name("threadIdx.x")), value));
@@ -196,21 +169,13 @@ fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, staged: &[Expr]
     })
 }
 
-fn store_tile(
-    lowering: &mut Lowering,
-    statement: &Statement,
-    shape: &Shape,
-    at: &Tiles,
-    staged: &[Expr],
-    tested: bool,
-) -> Result<(), Error> {
+fn store_tile(lowering: &mut Lowering, statement: &Statement, shape: &Shape, at: &Tiles, staged: &[Expr]) -> Result<(), Error> {
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     let pointer = lowering.pointer(statement.array);
     lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
         let down = lowering.local("down", Type::I32, y + row);
         bind(lowering, shape, at, down.clone(), x)?;
-        let inside = tested.then(|| in_range(lowering, shape, at));
-        lowering.when_some(inside, |lowering| {
+        lowering.when(in_range(lowering, shape, at), |lowering| {
             for (same, tile) in shape.turned.iter().zip(staged) {
                 let staged = tile.clone().at(name("threadIdx.x")).at(down.clone());
                 lowering.computed.extend(same.iter().map(|read| (*read, staged.clone())));

@@ -5,6 +5,7 @@ use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement, Subscript
 use super::super::context::Lowering;
 use super::super::group::only_reduction;
 use super::super::place::Place;
+use super::super::read::inside_everywhere;
 use super::super::reduction::Reduction;
 use super::super::split::Level;
 use crate::formula::Formula;
@@ -90,7 +91,7 @@ pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction,
     for read in walk::reads(kernel, reduction.reduce.body) {
         let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
         let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
-        if !in_memory || !runs_along(lowering, *array, subscripts, &ranges, columns) {
+        if !in_memory || !runs_along(lowering, subscripts, columns) || !inside_everywhere(kernel, facts, *array, subscripts, &ranges) {
             continue;
         }
         widest = widest.max(kernel.arrays[*array].element.size());
@@ -108,21 +109,13 @@ pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction,
     }
 }
 
-/// Whether subscripts are variables that run over the array's whole dims, the columns' one last.
-fn runs_along(lowering: &Lowering, array: ArrayId, subscripts: &[Subscript], ranges: &[Ranged], columns: &Ranged) -> bool {
-    let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let range_of = |subscript: &Subscript| match kernel.exprs[subscript.index].kind {
-        ExprKind::Variable(variable) => ranges.iter().find(|range| range.variable == variable),
-        _ => None,
-    };
-    let whole = |(subscript, extent): (&Subscript, &ExprId)| {
-        range_of(subscript).is_some_and(|range| {
-            size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0))
-                && size::formula(kernel, facts, range.hi).is_some_and(|hi| size::formula(kernel, facts, *extent) == Some(hi))
-        })
-    };
-    let last = subscripts.last().and_then(range_of).is_some_and(|range| range.variable == columns.variable);
-    last && subscripts.iter().zip(&kernel.arrays[array].shape).all(whole)
+/// Whether the columns' variable is the last subscript.
+fn runs_along(lowering: &Lowering, subscripts: &[Subscript], columns: &Ranged) -> bool {
+    let alone = |subscript: &Subscript| lowering.kernel.exprs[subscript.index].kind == ExprKind::Variable(columns.variable);
+    subscripts.split_last().is_some_and(|(last, before)| {
+        let mentions = |s: &Subscript| walk::mentions(lowering.kernel, s.index, columns.variable);
+        alone(last) && !before.iter().any(mentions)
+    })
 }
 
 /// Whether the statement's result may be stored as packs: of its type and with its rows.

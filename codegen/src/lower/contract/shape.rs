@@ -3,6 +3,7 @@
 use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Kernel, Ranged, Reduce, Role, Statement, VariableId};
 use gpukc_dsl::types::Type;
 
+use super::super::read::inside_everywhere;
 use crate::facts::Facts;
 use crate::formula::Formula;
 use crate::size;
@@ -95,7 +96,17 @@ fn collect(
     if matches!(kernel.exprs[id].kind, ExprKind::Read { .. } | ExprKind::Variable(_) | ExprKind::Reduce(_)) {
         return None;
     }
-    walk::operands(kernel, id).into_iter().try_for_each(|(o, _)| collect(kernel, facts, o, row, column, term, leaves))
+    walk::operands(kernel, id).into_iter().try_for_each(|(operand, guarded)| {
+        let ranges = [*row, *column, *term];
+        // A leaf is loaded whatever guards it.
+        let inside = |read: &ExprId| match &kernel.exprs[*read].kind {
+            ExprKind::Read { array, subscripts } => inside_everywhere(kernel, facts, *array, subscripts, &ranges),
+            _ => false,
+        };
+        let safe = !guarded || walk::reads(kernel, operand).iter().all(inside);
+        safe.then_some(())?;
+        collect(kernel, facts, operand, row, column, term, leaves)
+    })
 }
 
 fn runs_along(kernel: &Kernel, facts: &Facts, id: ExprId, term: &Ranged) -> bool {
@@ -110,6 +121,10 @@ fn runs_along(kernel: &Kernel, facts: &Facts, id: ExprId, term: &Ranged) -> bool
 fn wide_read(kernel: &Kernel, facts: &Facts, id: ExprId, range: &Ranged) -> Option<ExprId> {
     let reads = walk::reads(kernel, id);
     let [read] = reads.as_slice() else { return None };
+    // Packs are loaded whatever the leaf's own conditions say.
+    if walk::sure_reads(kernel, id) != reads {
+        return None;
+    }
     let ExprKind::Read { array, subscripts } = &kernel.exprs[*read].kind else { return None };
     let plain = subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved));
     let (last, before) = subscripts.split_last()?;

@@ -1,0 +1,288 @@
+//! Broadcasts: element-wise maps over rows, where something is the same along a row or from row to row. Neighbouring elements of a
+//! row move as packs; a block takes pieces of some rows, or of one row if there are few.
+
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Statement};
+use gpukc_dsl::types::Type;
+
+use super::context::{Flat, Lowering};
+use super::group::{from_zero, is_flat};
+use super::map::{is_identity, suffix};
+use super::place::Place;
+use super::read::{access, flat_coefficient, inside_everywhere};
+use crate::error::Error;
+use crate::formula::Formula;
+use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
+use crate::walk;
+
+/// Threads of a block.
+const THREADS: i64 = 256;
+/// Bytes of packs that a thread has in flight.
+const IN_FLIGHT: i64 = 64;
+/// Most arrays whose packs a thread holds.
+const MOST_ALONG: usize = 8;
+
+/// A map whose elements run along within rows.
+pub struct Broadcast {
+    /// How many of the left side's variables number the rows.
+    rank: usize,
+    /// Elements of a pack.
+    lanes: i64,
+    /// What runs along a row.
+    along: Vec<Along>,
+    /// Threads along a row.
+    across: i64,
+    /// Packs that a thread takes.
+    steps: i64,
+    /// Whether those are of one row.
+    of_one_row: bool,
+}
+
+/// Reads of an array at the current element.
+struct Along {
+    array: ArrayId,
+    reads: Vec<ExprId>,
+    /// The variables that the first of them stands under: the statement's, or those of a `let` computed in place.
+    own: Vec<Ranged>,
+}
+
+impl Broadcast {
+    fn rows_per_block(&self) -> i64 {
+        THREADS / self.across * if self.of_one_row { 1 } else { self.steps }
+    }
+    fn positions_per_block(&self) -> i64 {
+        self.across * self.lanes * if self.of_one_row { self.steps } else { 1 }
+    }
+}
+
+/// How the statement is computed by rows, if it can be: the longest run of its last variables that all reads run along with or leave
+/// out, and rows of whole packs.
+pub fn broadcast(lowering: &Lowering, statement: &Statement) -> Option<Broadcast> {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let variables = &statement.variables;
+    if !facts.aligned || variables.len() < 2 || !from_zero(kernel, facts, variables) || walk::has_reduction(kernel, statement.value) {
+        return None;
+    }
+    (1..variables.len()).find_map(|rank| by_rows(lowering, statement, rank))
+}
+
+fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Broadcast> {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let (rows, inner) = statement.variables.split_at(rank);
+    let extent = super::group::product(kernel, facts, inner)?;
+    let row_count = super::group::product(kernel, facts, rows)?;
+    let output = access(kernel, facts, statement.array, &statement.subscripts)?;
+    if flat_coefficient(kernel, facts, &output, inner)? != Formula::Constant(1) || !is_flat(kernel, facts, statement.value, inner) {
+        return None;
+    }
+    let along = along(lowering, statement, rank)?;
+    let widest = along.iter().map(|along| kernel.arrays[along.array].element.size()).max()?;
+    let widest = widest.max(kernel.arrays[statement.array].element.size()) as i64;
+    let strides: Vec<Formula> =
+        output.terms.iter().filter(|(v, _)| !inner.iter().any(|i| i.variable == *v)).map(|t| t.1.clone()).collect();
+    let whole = |lanes: i64| facts.multiple(&extent, lanes) && strides.iter().all(|stride| facts.multiple(stride, lanes));
+    let lanes = [16, 8, 4, 2].into_iter().find(|lanes| lanes * widest <= 16 && whole(*lanes))?;
+    let packs = extent.clone().div_ceil(lanes);
+    let across = [4, 8, 16, 32, 64, 128].into_iter().find(|across| facts.below(&packs, across + 1)).unwrap_or(THREADS);
+    let steps = (IN_FLIGHT / (lanes * widest * along.len() as i64)).clamp(1, 4);
+    let of_one_row = facts.at_least(&packs, THREADS * steps) || facts.below(&row_count, THREADS / across * steps);
+    Some(Broadcast { rank, lanes, along, across, steps, of_one_row })
+}
+
+/// The reads that run along with the inner variables, in `let`s computed in place as well; `None` if one of those is not read at the
+/// element itself, or if nothing runs along.
+fn along(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Vec<Along>> {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let mut along: Vec<Along> = Vec::new();
+    let mut pending = vec![(statement.value, statement.variables.clone(), true)];
+    while let Some((value, own, evaluated)) = pending.pop() {
+        let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
+        for read in walk::reads(kernel, value) {
+            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+            if subscripts.iter().any(|s| matches!(s.bounds, Bounds::Checked)) {
+                return None;
+            }
+            if let Place::Inline(number) = lowering.places.of(*array) {
+                let inlined = &kernel.statements[number];
+                let own_place = is_identity(kernel, subscripts, &own) && is_identity(kernel, &inlined.subscripts, &inlined.variables);
+                let per_row = !own[rank..].iter().any(|v| walk::mentions(kernel, read, v.variable));
+                if own_place && is_flat(kernel, facts, inlined.value, &inlined.variables[rank..]) {
+                    pending.push((inlined.value, inlined.variables.clone(), sure.contains(&read)));
+                } else if !per_row {
+                    return None;
+                }
+                continue;
+            }
+            let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
+            let step = flat_coefficient(kernel, facts, &access, &own[rank..]);
+            if step != Some(Formula::Constant(1))
+                || !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, &own)
+            {
+                continue;
+            }
+            // Packs of every row are aligned: the steps from row to row are those of whole packs.
+            let others = access.terms.iter().filter(|(v, _)| !own[rank..].iter().any(|i| i.variable == *v));
+            let extent = super::group::product(kernel, facts, &own[rank..])?;
+            let unit = (16 / kernel.arrays[*array].element.size() as i64).max(1);
+            let unit = [unit, 8, 4, 2].into_iter().find(|unit| facts.multiple(&extent, *unit))?;
+            if !facts.multiple(&access.constant, unit) || !others.into_iter().all(|(_, step)| facts.multiple(step, unit)) {
+                continue;
+            }
+            match along.iter_mut().find(|other| other.array == *array) {
+                Some(same) => same.reads.push(read),
+                None => along.push(Along { array: *array, reads: vec![read], own: own.clone() }),
+            }
+        }
+    }
+    (!along.is_empty() && along.len() <= MOST_ALONG).then_some(along)
+}
+
+/// Lowers the statement by rows.
+pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) -> Result<(), Error> {
+    let (rows, inner) = statement.variables.split_at(shape.rank);
+    let ty = lowering.index_type();
+    let (row_count, extent) = (lowering.points(rows)?, lowering.points(inner)?);
+    let tiles = extent.clone().div_ceil(shape.positions_per_block());
+    let tiles_of_row = lowering.size(&tiles, "tiles");
+    let work = lowering.local("work", ty, name("blockIdx.x").cast(ty));
+    let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
+    let first = (work.clone() % tiles_of_row.clone()) * int(shape.positions_per_block()) + x * int(shape.lanes);
+    let first = lowering.local("first", ty, first);
+    let row = work / tiles_of_row * int(shape.rows_per_block());
+    let row = if shape.across < THREADS { row + y } else { row };
+    let row = lowering.local("row", ty, row);
+    let whole_rows = lowering.facts.multiple(&row_count, shape.rows_per_block());
+    let whole_tiles = lowering.facts.multiple(&extent, shape.positions_per_block());
+    let (rows_end, row_end) = (lowering.size(&row_count, "rows"), lowering.size(&extent, "row_extent"));
+    let place = Places {
+        shape,
+        statement,
+        first,
+        row,
+        rows_end: (!whole_rows).then_some(rows_end),
+        row_end: (!whole_tiles).then_some(row_end),
+    };
+    let packs = place.load(lowering)?;
+    place.store(lowering, &packs)?;
+    let notes = vec![
+        format!("By rows: a block takes {} elements of {} rows,", shape.positions_per_block(), shape.rows_per_block()),
+        format!("packs of {} neighbours at a time; all loads of a thread are issued before the first result is needed.", shape.lanes),
+    ];
+    let suffix = suffix(lowering, statement);
+    let grid = tiles.times(row_count.div_ceil(shape.rows_per_block()));
+    let threads = [shape.across as u32, (THREADS / shape.across) as u32, 1];
+    lowering.end_launch(&suffix, "map", notes, [grid, 1.into(), 1.into()], threads);
+    Ok(())
+}
+
+/// Where a thread's packs lie.
+struct Places<'a> {
+    shape: &'a Broadcast,
+    statement: &'a Statement,
+    first: Expr,
+    row: Expr,
+    /// The ends of rows and of a row, unless blocks end there.
+    rows_end: Option<Expr>,
+    row_end: Option<Expr>,
+}
+
+impl Places<'_> {
+    fn inner(&self) -> &[Ranged] {
+        &self.statement.variables[self.shape.rank..]
+    }
+
+    /// Visits the thread's packs, with the variables bound to the first element of each.
+    fn each(&self, lowering: &mut Lowering, write: impl FnOnce(&mut Lowering, Expr, Expr) -> Result<(), Error>) -> Result<(), Error> {
+        let (shape, ty) = (self.shape, lowering.index_type());
+        lowering.each("step", Type::I32, [int(0), int(shape.steps), int(1)], Unroll::Full, |lowering, step| {
+            let several = shape.steps > 1;
+            let (row, position) = match (several, shape.of_one_row) {
+                (false, _) => (self.row.clone(), self.first.clone()),
+                (true, true) => (self.row.clone(), self.first.clone() + step.clone() * int(shape.across * shape.lanes)),
+                (true, false) => (self.row.clone() + step.clone() * int(THREADS / shape.across), self.first.clone()),
+            };
+            let row = if matches!(row, Expr::Name(_)) { row } else { lowering.local("row_at", ty, row) };
+            let position = if matches!(position, Expr::Name(_)) { position } else { lowering.local("at", ty, position) };
+            let in_rows = self.rows_end.clone().map(|end| row.clone().less(end));
+            let in_row = self.row_end.clone().map(|end| position.clone().less(end));
+            let inside = in_rows.into_iter().chain(in_row).reduce(Expr::and);
+            lowering.when_some(inside, |lowering| {
+                lowering.decode(&self.statement.variables[..shape.rank], row)?;
+                self.bind(lowering, position.clone());
+                write(lowering, step, position)
+            })
+        })
+    }
+
+    fn bind(&self, lowering: &mut Lowering, position: Expr) {
+        if let [range] = self.inner() {
+            lowering.variables.insert(range.variable, position.clone());
+        }
+        lowering.flat = Some(Flat { variables: self.inner().to_vec(), position });
+        lowering.element = Some(self.statement.variables.clone());
+    }
+
+    fn load(&self, lowering: &mut Lowering) -> Result<Vec<Expr>, Error> {
+        let (shape, lanes) = (self.shape, self.shape.lanes as u32);
+        let mut packs = Vec::new();
+        for along in &shape.along {
+            let array = &lowering.kernel.arrays[along.array];
+            let wish = format!("{}_pack", array.name.replace('.', "_"));
+            packs.push(lowering.registers(&wish, CudaType::Pack(array.element, lanes), vec![shape.steps as u32]));
+        }
+        self.each(lowering, |lowering, step, _| {
+            for (along, pack) in shape.along.iter().zip(&packs) {
+                let element = lowering.kernel.arrays[along.array].element;
+                let offset = self.offset(lowering, along)?;
+                let wide = Expr::Wide(element, lanes, Box::new(lowering.pointer(along.array)), Box::new(offset));
+                lowering.push(Node::Assign(pack.clone().at(step.clone()), wide));
+            }
+            Ok(())
+        })?;
+        Ok(packs)
+    }
+
+    /// The offset of what is read at the current element.
+    fn offset(&self, lowering: &mut Lowering, along: &Along) -> Result<Expr, Error> {
+        let kernel = lowering.kernel;
+        let Some(ExprKind::Read { subscripts, .. }) = along.reads.first().map(|read| &kernel.exprs[*read].kind) else {
+            return Err(Error::Bug("a pack of what is no read".into()));
+        };
+        let offset = lowering.at_element_of(&along.own, |lowering| lowering.flat_place(along.array, subscripts))?;
+        offset.ok_or_else(|| Error::Bug("a row that does not run along".into()))
+    }
+
+    fn store(&self, lowering: &mut Lowering, packs: &[Expr]) -> Result<(), Error> {
+        let (shape, lanes, statement) = (self.shape, self.shape.lanes as u32, self.statement);
+        let (element, wish) = {
+            let array = &lowering.kernel.arrays[statement.array];
+            (array.element, format!("{}_pack", array.name.replace('.', "_")))
+        };
+        let pointer = lowering.pointer(statement.array);
+        self.each(lowering, |lowering, step, position| {
+            let variables: Vec<_> = self.inner().iter().map(|v| v.variable).collect();
+            lowering.hoist(statement.value, &variables, "row_value")?;
+            let result = lowering.variable(&wish, CudaType::Pack(element, lanes), None);
+            lowering.each("lane", Type::I32, [int(0), int(shape.lanes), int(1)], Unroll::Full, |lowering, lane| {
+                for (along, pack) in shape.along.iter().zip(packs) {
+                    let element = pack.clone().at(step.clone()).lane(lane.clone());
+                    lowering.computed.extend(along.reads.iter().map(|read| (*read, element.clone())));
+                }
+                self.bind(lowering, position.clone() + lane.clone());
+                let value = lowering.value(statement.value)?;
+                lowering.push(Node::Assign(result.clone().lane(lane), value));
+                Ok(())
+            })?;
+            self.bind(lowering, position);
+            let Some(offset) = lowering.flat_place(statement.array, &statement.subscripts)? else {
+                return Err(Error::Bug("a row that is not stored along".into()));
+            };
+            lowering.computed.clear();
+            let place = Expr::Wide(element, lanes, Box::new(pointer), Box::new(offset));
+            lowering.push(Node::Assign(place, result));
+            Ok(())
+        })?;
+        lowering.element = None;
+        lowering.flat = None;
+        Ok(())
+    }
+}
