@@ -89,7 +89,13 @@ impl Lowering<'_> {
                 let variable = reduction.reduce.variables.first().map(|v| v.variable);
                 let index = variable.and_then(|v| self.variables.get(&v).cloned()).unwrap_or(int(0));
                 let term = super::expr::cast(term, reduction.term, widened(reduction.term));
-                call(reduction.functor_call(), vec![accumulator, call("best", vec![term, index.cast(Type::I64)])])
+                let index = index.cast(Type::I64);
+                match (reduction.reduce.reducer, &reduction.reduce.order) {
+                    // Terms of a backward scan come last first.
+                    (_, Order::Scan(_)) => call(reduction.functor_call(), vec![accumulator, call("best", vec![term, index])]),
+                    (Reducer::Argmin, _) => call("later_minimum", vec![accumulator, term, index]),
+                    _ => call("later_maximum", vec![accumulator, term, index]),
+                }
             }
             Reducer::Count => accumulator + term.choose(int(1), int(0)),
             Reducer::Sum => reduction.combine(accumulator, super::expr::cast(term, self.kernel.exprs[body].ty, reduction.result)),

@@ -24,7 +24,7 @@ const WARPS: i64 = 8;
 /// Most loads that a lane has in flight.
 const MOST_LOADS: i64 = 16;
 /// Bytes that a lane has in flight.
-const IN_FLIGHT: i64 = 128;
+const IN_FLIGHT: i64 = 256;
 
 /// Block results between two levels.
 #[derive(Clone, Copy)]

@@ -101,6 +101,18 @@ struct FirstMaximum {
     }
 };
 
+// Takes a term into an argmin or argmax that has seen only terms before it: of equal ones the first stays, and a NaN
+// stays for good.
+template <class T> __device__ __forceinline__ Best<T> later_minimum(Best<T> so_far, T value, long long index) {
+    bool first = so_far.index == nowhere(), is_number = so_far.value == so_far.value;
+    return first || (is_number && !(value >= so_far.value)) ? Best<T>{value, index} : so_far;
+}
+
+template <class T> __device__ __forceinline__ Best<T> later_maximum(Best<T> so_far, T value, long long index) {
+    bool first = so_far.index == nowhere(), is_number = so_far.value == so_far.value;
+    return first || (is_number && !(value <= so_far.value)) ? Best<T>{value, index} : so_far;
+}
+
 // The value that the lane at the exclusive-or of lane number and distance holds. The whole warp takes part.
 template <class T> __device__ __forceinline__ T shuffle_xor(T x, int distance) {
     return (T)__shfl_xor_sync(0xffffffffu, x, distance);
