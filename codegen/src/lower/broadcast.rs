@@ -143,7 +143,8 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
     let (row_count, extent) = (lowering.points(rows)?, lowering.points(inner)?);
     let tiles = extent.clone().div_ceil(shape.positions_per_block());
     let tiles_of_row = lowering.size(&tiles, "tiles");
-    let work = lowering.local("work", ty, name("blockIdx.x").cast(ty));
+    lowering.passes_over(statement);
+    let work = lowering.local("work", ty, lowering.block_number().cast(ty));
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     let first = (work.clone() % tiles_of_row.clone()) * int(shape.positions_per_block()) + x * int(shape.lanes);
     let first = lowering.local("first", ty, first);
@@ -163,10 +164,11 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
     };
     let packs = place.load(lowering)?;
     place.store(lowering, &packs)?;
-    let notes = vec![
+    let mut notes = vec![
         format!("By rows: a block takes {} elements of {} rows,", shape.positions_per_block(), shape.rows_per_block()),
         format!("packs of {} neighbours at a time; all loads of a thread are issued before the first result is needed.", shape.lanes),
     ];
+    notes.extend(lowering.block_order_note());
     let suffix = suffix(lowering, statement);
     let grid = tiles.times(row_count.div_ceil(shape.rows_per_block()));
     let threads = [shape.across as u32, (THREADS / shape.across) as u32, 1];

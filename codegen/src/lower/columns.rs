@@ -99,7 +99,9 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
     let suffix = level_suffix(lowering, work.statement, work.level);
     let grid = blocks(layout.tile()).times(work.level.needed.clone()).times(layout.slices);
     let threads = [layout.across as u32, layout.along as u32, 1];
-    lowering.end_launch(&suffix, "columns", notes(work.level, layout), [grid, 1.into(), 1.into()], threads);
+    let mut notes = notes(work.level, layout);
+    notes.extend(lowering.block_order_note().filter(|_| work.level.source.is_none()));
+    lowering.end_launch(&suffix, "columns", notes, [grid, 1.into(), 1.into()], threads);
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.slices as u32;
     }
@@ -133,8 +135,16 @@ fn begin(lowering: &mut Lowering, work: &Columns, layout: Layout, width: &Formul
     let tiles = lowering.size(&width.clone().div_ceil(layout.tile()), "tiles");
     let width = lowering.size(width, "columns");
     let slices = layout.slices;
+    let number = match work.level.source {
+        None => {
+            lowering.passes_over(work.statement);
+            lowering.block_number()
+        }
+        Some(_) => name("blockIdx.x"),
+    };
+    // The place in the cluster is the hardware's, whichever way the blocks go.
     let slice = (slices > 1).then(|| lowering.local("slice", Type::I32, name("blockIdx.x").cast(Type::I32) % int(slices)));
-    let number = lowering.local("work", ty, name("blockIdx.x").cast(ty) / int(slices));
+    let number = lowering.local("work", ty, number.cast(ty) / int(slices));
     let tile = lowering.local("tile", ty, number.clone() % tiles.clone());
     let rest = lowering.local("rest", ty, number / tiles);
     let block = lowering.local("block", ty, rest.clone() % blocks.clone());

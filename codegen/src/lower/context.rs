@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpukc_dsl::program::{Array, ArrayId, ExprId, FunctionId, Kernel, Program, Ranged, ScalarId, VariableId};
+use gpukc_dsl::program::{Array, ArrayId, ExprId, ExprKind, FunctionId, Kernel, Program, Ranged, ScalarId, Statement, VariableId};
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::Type;
 
@@ -19,6 +19,10 @@ use crate::kernel::{Argument, Scratch, Site};
 use crate::plan::{CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, int, long, name, shared};
 use crate::size;
 use crate::target::Target;
+use crate::walk;
+
+/// Bytes of an array that a level-2 cache may no longer hold as a whole.
+const LARGE: i64 = 1 << 24;
 
 /// See the module.
 pub struct Lowering<'a> {
@@ -59,6 +63,9 @@ pub struct Lowering<'a> {
     pub output_pack: Option<Expr>,
     /// Hints that schedules have honoured.
     pub taken: Taken,
+    /// The large arrays that the last launch over them has touched, and whether it went from the end.
+    touched: Vec<ArrayId>,
+    backwards: bool,
     blocks: Vec<Block>,
 }
 
@@ -113,6 +120,8 @@ impl<'a> Lowering<'a> {
             tile_position: BTreeMap::new(),
             output_pack: None,
             taken: Taken::default(),
+            touched: Vec::new(),
+            backwards: false,
             blocks: Vec::new(),
         };
         // Functions have their names before any launch hands out its own.
@@ -204,6 +213,40 @@ impl<'a> Lowering<'a> {
             from_zero.then(|| size::formula(self.kernel, self.facts, range.hi)).flatten()
         });
         self.nonempty = extents.collect();
+    }
+
+    /// Says what the launch computes, before it asks for [`Lowering::block_number`]: where the launch before went over one of the same
+    /// large arrays, this one starts at the other end, whose elements are still in the level-2 cache.
+    pub fn passes_over(&mut self, statement: &Statement) {
+        let mut touched = vec![statement.array];
+        let mut pending = vec![statement.value];
+        while let Some(value) = pending.pop() {
+            for read in walk::reads(self.kernel, value) {
+                let ExprKind::Read { array, .. } = self.kernel.exprs[read].kind else { continue };
+                match self.places.of(array) {
+                    Place::Inline(number) => pending.push(self.kernel.statements[number].value),
+                    _ => touched.push(array),
+                }
+            }
+        }
+        touched.retain(|array| {
+            let array = &self.kernel.arrays[*array];
+            let bytes = self.elements(array).map(|n| n.times(array.element.size() as i64));
+            bytes.is_ok_and(|bytes| self.facts.at_least(&bytes, LARGE))
+        });
+        let again = touched.iter().any(|array| self.touched.contains(array));
+        self.backwards = again && !self.backwards;
+        self.touched = touched;
+    }
+
+    /// The block's number along the grid, from the end where that helps the cache.
+    pub fn block_number(&self) -> Expr {
+        if self.backwards { name("gridDim.x").binary("-", int(1)).binary("-", name("blockIdx.x")) } else { name("blockIdx.x") }
+    }
+
+    /// What to say of it.
+    pub fn block_order_note(&self) -> Option<String> {
+        self.backwards.then(|| "Blocks go from the end, where the launch before has left its elements in the cache.".into())
     }
 
     /// Ends the launch. `suffix` tells the launches of one kernel apart.

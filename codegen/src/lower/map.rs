@@ -22,6 +22,8 @@ use crate::walk;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
+/// Fewer points than this are spread over as many threads as there are: nothing but latency counts.
+const FEW_POINTS: i64 = 1 << 16;
 /// Most arrays whose packs a thread holds.
 const MOST_ALONG: usize = 24;
 /// Most blocks of a grid-stride launch: more only cost scheduling.
@@ -38,6 +40,10 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         lowering.computes_over(&statement.variables);
         if let Some(stencil) = super::stencil::stencil(lowering, &statement)? {
             super::stencil::lower(lowering, &statement, &stencil)?;
+            continue;
+        }
+        if is_small(lowering, &statement) {
+            lower_strided(lowering, &statement)?;
             continue;
         }
         let by_rows = super::broadcast::broadcast(lowering, &statement);
@@ -61,6 +67,12 @@ pub fn suffix(lowering: &Lowering, statement: &Statement) -> String {
         return String::new();
     }
     lowering.kernel.arrays[statement.array].name.replace('.', "_")
+}
+
+/// Whether a thread an element is best: neighbours together would leave most of the device idle.
+fn is_small(lowering: &Lowering, statement: &Statement) -> bool {
+    let points = super::group::product(lowering.kernel, lowering.facts, &statement.variables);
+    statement.attributes.unroll.is_none() && points.is_some_and(|points| lowering.facts.below(&points, FEW_POINTS))
 }
 
 // ---- wide
@@ -145,7 +157,8 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
     let tile = i64::from(wide.threads * wide.lanes * wide.unroll);
     let ty = lowering.index_type();
     let count = lowering.size(&points, "points");
-    let block = name("blockIdx.x");
+    lowering.passes_over(statement);
+    let block = lowering.block_number();
     let block = if lowering.facts.narrow { block.cast(Type::I32) } else { block.cast(Type::I64) };
     let first = lowering.local("tile", ty, block * lowering.index_constant(tile));
     let output = lowering.pointer(statement.array);
@@ -171,7 +184,8 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
     })?;
     lowering.push(Node::If { condition, then, otherwise });
     let suffix = suffix(lowering, statement);
-    let notes = wide_notes(tile, lanes, element);
+    let mut notes = wide_notes(tile, lanes, element);
+    notes.extend(lowering.block_order_note());
     let grid = [points.div_ceil(tile), 1.into(), 1.into()];
     lowering.end_launch(&suffix, "map", notes, grid, [wide.threads, 1, 1]);
     Ok(())

@@ -153,13 +153,20 @@ fn lower_level(
     results: &Formula,
 ) -> Result<(), Error> {
     lowering.begin_launch(&written(statement));
+    let number = match level.source {
+        None => {
+            lowering.passes_over(statement);
+            lowering.block_number()
+        }
+        Some(_) => name("blockIdx.x"),
+    };
     let ty = lowering.index_type();
     let terms = lowering.size(&level.terms, "terms");
     let blocks = lowering.size(&level.blocks, "blocks");
     let all = results.clone().times(level.blocks.clone());
     let count = lowering.size(&all, "all_blocks");
     let thread = || name("threadIdx.x").cast(Type::I32);
-    let warp = name("blockIdx.x").cast(ty) * int(WARPS) + thread() / int(32);
+    let warp = number.cast(ty) * int(WARPS) + thread() / int(32);
     let warp = lowering.local("warp", ty, warp);
     let lane = lowering.local("lane", Type::I32, thread() % int(32));
     lowering.push(Node::If { condition: warp.clone().binary(">=", count), then: vec![Node::Return(None)], otherwise: Vec::new() });
@@ -184,13 +191,7 @@ fn lower_level(
     let block = Block { lane: lane.clone(), first, terms, base, parts: parts.clone() };
     match level.source {
         None => program_terms(lowering, statement, reduction, &block, single)?,
-        Some(source) => one_by_one(lowering, &block, |lowering, term, part| {
-            let at = block.base.clone().map_or(term.clone(), |base| base + term);
-            let value = source.read(lowering, at);
-            let next = reduction.combine(part.clone(), value);
-            lowering.push(Node::Assign(part, next));
-            Ok(())
-        })?,
+        Some(source) => partial_terms(lowering, reduction, &block, source)?,
     }
     let part = |index| parts.clone().at(int(index));
     let own = reduction.combine(reduction.combine(part(0), part(1)), reduction.combine(part(2), part(3)));
@@ -201,7 +202,9 @@ fn lower_level(
     })?;
     let suffix = level_suffix(lowering, statement, level);
     let grid = [all.div_ceil(WARPS).times(level.needed.clone()), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "split", notes(level), grid, [32 * WARPS as u32, 1, 1]);
+    let mut notes = notes(level);
+    notes.extend(lowering.block_order_note().filter(|_| level.source.is_none()));
+    lowering.end_launch(&suffix, "split", notes, grid, [32 * WARPS as u32, 1, 1]);
     Ok(())
 }
 
@@ -257,6 +260,39 @@ pub fn finish_level(
     })?;
     lowering.push(Node::If { condition: blocks.binary("==", int(1)), then: last, otherwise: more });
     Ok(())
+}
+
+/// The lane's terms of a block of partial results. One warp has a block, so all that counts is how many loads are in flight; where
+/// there is no term, the identity changes nothing.
+fn partial_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let depth = if source.indices.is_some() { 4 } else { 8 };
+    let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
+    let last = lowering.local("last", ty, last);
+    let lo = block.first.clone() + block.lane.clone() * int(4);
+    lowering.each("row", ty, [lo, last.clone(), int(128 * depth)], Unroll::By(1), |lowering, start| {
+        let values = lowering.registers("value", reduction.accumulator.clone(), vec![depth as u32, 4]);
+        let each = |lowering: &mut Lowering, write: &dyn Fn(&mut Lowering, Expr, Expr)| {
+            lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                    write(lowering, ahead, part);
+                    Ok(())
+                })
+            })
+        };
+        each(lowering, &|lowering, ahead, part| {
+            let term = lowering.local("term", ty, start.clone() + ahead.clone() * int(128) + part.clone());
+            let at = block.base.clone().map_or(term.clone(), |base| base + term.clone());
+            let value = source.read(lowering, at);
+            let value = term.less(last.clone()).choose(value, reduction.identity.clone());
+            lowering.push(Node::Assign(values.clone().at(ahead).at(part), value));
+        })?;
+        each(lowering, &|lowering, ahead, part| {
+            let place = block.parts.clone().at(part.clone());
+            let next = reduction.combine(place.clone(), values.clone().at(ahead).at(part));
+            lowering.push(Node::Assign(place, next));
+        })
+    })
 }
 
 struct Block {

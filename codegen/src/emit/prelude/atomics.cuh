@@ -30,8 +30,17 @@ template <class T, class Combine> __device__ __forceinline__ void accumulate(T* 
     }
 }
 
-// What the hardware combines by itself. Sums of integers wrap, whatever their sign. (Not sums of floats: on global memory
-// atomicAdd flushes subnormal numbers to zero.)
+// On global memory atomicAdd takes subnormal floats for zero. With a value from 2^-100 on that changes nothing: what is
+// subnormal is less than half a step of it, and the sum is zero or no smaller than the least normal number.
+__device__ __forceinline__ void accumulate(float* place, float value, Sum combine) {
+    if (fabsf(value) >= 0x1p-100f) {
+        atomicAdd(place, value);
+    } else {
+        accumulate<float, Sum>(place, value, combine);
+    }
+}
+
+// What the hardware combines by itself. Sums of integers wrap, whatever their sign.
 __device__ __forceinline__ void accumulate(int* place, int value, Sum) {
     atomicAdd(place, value);
 }

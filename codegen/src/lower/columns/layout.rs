@@ -22,8 +22,10 @@ const FEW_BLOCKS: i64 = 256;
 const SLICES: i64 = 8;
 /// Most accumulators that a thread keeps in registers.
 const MOST_HELD: i64 = 64;
-/// Accesses of each array that a thread has in flight.
-const IN_FLIGHT: i64 = 8;
+/// Accesses of each array that a thread has in flight, if it holds many accumulators or few.
+const IN_FLIGHT: [i64; 2] = [8, 16];
+/// Accumulators of a thread that are few.
+const FEW_HELD: i64 = 8;
 
 /// How threads lie over the rows and columns of a block. A thread holds `own` neighbouring accumulators of each of `lanes`
 /// neighbouring columns.
@@ -52,7 +54,8 @@ impl Layout {
     }
     /// Rounds of rows whose accesses are in flight together.
     pub fn depth(self) -> i64 {
-        (IN_FLIGHT / self.own).max(1)
+        let few = self.own * self.lanes <= FEW_HELD;
+        (IN_FLIGHT[usize::from(few)] / self.own).max(1)
     }
 
     /// The layout for a level: `tiles(columns)` gives the blocks that tiles of so many columns make.
