@@ -69,3 +69,21 @@ fn results_of_the_first_set_are_written() {
     bench(&place, Driver::Whole, &[], &[&arguments[..5], &["--out", "z=z.npy"]].concat()).expect(2, &["no result `z`"]);
     bench(&place, Driver::Whole, &[], &[&arguments[..], &["--runs", "0"]].concat()).expect(2, &["--runs"]);
 }
+
+/// What `benches/peers` measures is laid out as usual, checks without a warning, and is compiled.
+#[test]
+fn kernels_of_the_peers_harness() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/peers/kernels");
+    let place = Place::new();
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.to_str().unwrap();
+        let checked = place.run(&["check", file]).expect(0, &["no problems"]);
+        assert!(!checked.err.contains("warning"), "{checked:#?}");
+        place.run(&["fmt", "--check", file]).expect(0, &[]);
+        place.run(&["compile", file]).expect(0, &["__global__"]);
+        count += 1;
+    }
+    assert!(count > 5);
+}

@@ -1,0 +1,1 @@
+"""A module a group: `rows(harness)` yields its problems."""

@@ -1,0 +1,180 @@
+"""Tables of what was measured: as text while it is measured, and as a section of docs/performance.md.
+
+    report.py FILE.json...     the rows of all files, later ones before earlier ones, into docs/performance.md
+"""
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DOCUMENT = os.path.join(HERE, "..", "..", "docs", "performance.md")
+BEGIN, END = "<!-- benches/peers: begin -->", "<!-- benches/peers: end -->"
+CLOSE = 1.03  # a target is met within 3%
+
+
+def span(ms, us="u"):
+    t = ms * 1e3
+    v, unit = (t, us) if t < 1000 else (ms, "m") if ms < 1000 else (ms / 1e3, "s")
+    return f"{v:.3g}{unit}" if v < 999.5 else f"{v:.0f}{unit}"
+
+
+def key(r):
+    return r["group"], r["work"], r["size"], r["dtype"]
+
+
+# ------------------------------------------------------------------------------------------------- figures
+def ceilings(records):
+    """Bytes a second of the best kernel that only copies, reads or writes."""
+    c = {}
+    for r in records:
+        if r["group"] == "ceil" and "ms" in r and not r.get("wrong"):
+            c[r["work"]] = max(c.get(r["work"], 0), r["bytes"] / r["ms"] * 1e3)
+    return c
+
+
+def figures(r, c):
+    """Adds the achieved rates and the share of the floor that the ceilings set."""
+    if "ms" in r:
+        s = r["ms"] / 1e3
+        if r.get("flops"):
+            r["tflops"] = r["flops"] / s / 1e12
+        if r.get("bytes"):
+            r["gbs"] = r["bytes"] / s / 1e9
+            if r.get("bceil") in c and not r.get("flops"):
+                r["pct"] = 100 * r["bytes"] / c[r["bceil"]] / s
+    return r
+
+
+def line(r):
+    head = f"{r['group']:9} {r['work']:16} {r['size']:15} {r['dtype']:5} {r['peer']:14}"
+    if "ms" not in r:
+        return f"{head} {'SKIPPED ' + r['skipped'] if 'skipped' in r else 'ERROR ' + r.get('error', '')[:200]}"
+    t = f"{head} {span(r['ms']):>8}"
+    t += f" {r['tflops']:8.1f} TF/s" if r.get("flops") else f" {r['gbs']:8.1f} GB/s" if r.get("bytes") else " " * 14
+    t += f" {r['pct']:5.1f}%" if "pct" in r else " " * 7
+    t += f" {r.get('method', ''):5} {r.get('cache', '')} x{r.get('nbuf', '')}"
+    t += f" [{r['config']}]" if r.get("config") else ""
+    t += f" {r['wall_s']}s" if "wall_s" in r else ""
+    return t + (f" WRONG err={r['err']}" if r.get("wrong") else "")
+
+
+def merged(files):
+    """Rows by their keys, those of later files in place of earlier ones: a row and its peers are of one run."""
+    rows, metas, rates = {}, [], {}
+    for data in files:
+        metas.append(data["meta"])
+        rates.update(data["ceilings"])
+        fresh = {}
+        for r in data["records"]:
+            r["ceilings"] = data["ceilings"]
+            if r["group"] != "ceil":
+                fresh.setdefault(key(r), []).append(r)
+        rows.update({k: v for k, v in fresh.items() if any(r["peer"] == "gpukc" for r in v) or k not in rows})
+    return rows, metas, rates
+
+
+def verdict(records):
+    """What a row of the table says."""
+    ours = next((r for r in records if r["peer"] == "gpukc"), None)
+    peers = [r for r in records if r["peer"] != "gpukc" and "ms" in r and not r.get("wrong")]
+    best = min(peers, key=lambda r: r["ms"], default=None)
+    row = dict(ours=ours, best=best, ratio=None, met=None, targets=[])
+    if not ours or "ms" not in ours:
+        return row
+    if best:
+        row["ratio"] = best["ms"] / ours["ms"]
+    verdicts = []
+    for what, factor in ours.get("target") or ():
+        if what in ours["ceilings"]:
+            text, wanted = f"{factor:.0%} of {what}", ours["bytes"] / ours["ceilings"][what] * 1e3 / factor
+        else:
+            against = best if what == "peers" else next((r for r in peers if r["peer"] == what), None)
+            text = f"{factor:g} of {'the best' if what == 'peers' else what}"
+            wanted = against["ms"] / factor if against else None
+        row["targets"].append(text)
+        verdicts.append(None if wanted is None else ours["ms"] <= wanted * CLOSE and not ours.get("wrong"))
+    row["met"] = None if not verdicts or None in verdicts else all(verdicts)
+    return row
+
+
+# ------------------------------------------------------------------------------------------------- tables
+def table(records):
+    """One row a workload, one column a peer: time and percent of the ceiling."""
+    out, groups = [], {}
+    for r in records:
+        groups.setdefault(r["group"], []).append(r)
+    for g, rs in groups.items():
+        rows, peers = {}, []
+        for r in rs:
+            name = " ".join(filter(None, key(r)[1:]))
+            if "ms" in r:
+                cell = span(r["ms"]) + (f" {r['pct']:.0f}" if "pct" in r else "") + ("!" if r.get("wrong") else "")
+            else:
+                cell = "skip" if "skipped" in r else "ERR"
+            rows.setdefault(name, {})[r["peer"]] = cell
+            if r["peer"] not in peers:
+                peers.append(r["peer"])
+        peers.sort(key=lambda p: p != "gpukc")
+        kw = max(len(k) for k in rows)
+        w = [max(len(p), *(len(v.get(p, "")) for v in rows.values())) for p in peers]
+        out.append(f"{'-- ' + g:{kw}} " + " ".join(f"{p:>{n}}" for p, n in zip(peers, w)))
+        out += [f"{k:{kw}} " + " ".join(f"{v.get(p, ''):>{n}}" for p, n in zip(peers, w)) for k, v in rows.items()]
+    return "\n".join(x.rstrip() for x in out)
+
+
+def microseconds(ms):
+    us = ms * 1e3
+    return f"{us:.2f} µs" if us < 10 else f"{us:.1f} µs" if us < 1000 else f"{us:,.0f} µs"
+
+
+def markdown(files):
+    """The section of docs/performance.md."""
+    rows, metas, rates = merged(files)
+    lines, met, asked = [], 0, 0
+    for (_, work, size, dtype), records in rows.items():
+        v = verdict(records)
+        if not v["ours"]:
+            continue
+        label = f"{work} {size} {dtype}"
+        best = f"{microseconds(v['best']['ms'])} {v['best']['peer']}" if v["best"] else ""
+        if "ms" not in v["ours"]:
+            lines.append(f"| {label} | {'skipped' if 'skipped' in v['ours'] else 'failed'} | {best} | | | | |")
+            continue
+        share = v["ours"]["bytes"] / v["ours"]["ms"] * 1e3 / v["ours"]["ceilings"].get("copy", float("inf"))
+        answer = "wrong result" if v["ours"].get("wrong") else "" if v["met"] is None else "yes" if v["met"] else "no"
+        met, asked = met + (v["met"] is True), asked + (v["met"] is not None)
+        ratio = f"{v['ratio']:.2f}" if v["ratio"] else ""
+        rate = "" if v["ours"].get("flops") else f"{share:.0%}"
+        lines.append(f"| {label} | {microseconds(v['ours']['ms'])} | {best} | {ratio} | {rate} | {', '.join(v['targets'])} | {answer} |")
+    head = []
+    for meta in metas:
+        ran = f"{meta['began'][:10]}, {meta['gpu']}; {meta['versions']}; by `{meta['command']}`"
+        if meta.get("kept"):
+            ran += f", the peers measured on {meta['kept'][:10]}"
+        head.append(f"- {ran}")
+    ceiling = ", ".join(f"{k} {v / 1e9:,.0f} GB/s" for k, v in rates.items())
+    return "\n".join([
+        BEGIN, "",
+        "Measured on", "", *dict.fromkeys(head), "",
+        f"At most at 1 GiB: {ceiling}, counting bytes read and bytes written. *Ratio* is how many times as fast as the best peer,",
+        "*of copy* the rate by each input and result once; a target is met within 3%. "
+        f"{met} of {asked} rows meet theirs.", "",
+        "| work | gpukc | best peer | ratio | of copy | target | met |", "|---|---|---|---|---|---|---|", *lines, "", END])
+
+
+def write(files):
+    """Puts the section in its place in docs/performance.md."""
+    with open(DOCUMENT, encoding="utf-8") as f:
+        text = f.read()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise SystemExit(f"docs/performance.md has no place for the table: {BEGIN} … {END}")
+    head, tail = text[:text.index(BEGIN)], text[text.index(END) + len(END):]
+    with open(DOCUMENT + ".new", "w", encoding="utf-8") as f:
+        f.write(head + markdown(files) + tail)
+    os.replace(DOCUMENT + ".new", DOCUMENT)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    write([json.load(open(path, encoding="utf-8")) for path in sys.argv[1:]])
