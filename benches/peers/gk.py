@@ -13,7 +13,7 @@ import torch
 from common import DEV, REHEARSAL
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RUNS = 3  # a row's time is the median of as many runs of the command
+RUNS = int(os.environ.get("PEERS_RUNS", "3"))  # a row's time is the median of as many runs of the command
 
 
 @dataclass
@@ -55,7 +55,8 @@ def run(gk, tensors, hot, check, timeout):
     middle = runs[len(runs) // 2]
     return dict(ms=statistics.median(r["median_us"] for r in runs) / 1e3, runs=[r["median_us"] for r in runs],
                 min=middle["min_us"] / 1e3, p90=middle["p90_us"] / 1e3, reps=middle.get("runs"), per=middle.get("calls"),
-                method=middle["method"], nbuf=middle["sets"], host_us=middle.get("host_us"), err=err, wrong=wrong, wall_s=round(time.time() - began, 2),
+                method=middle["method"], nbuf=middle["sets"], host_us=middle.get("host_us"), err=err, wrong=wrong,
+                wall_s=round(time.time() - began, 2),
                 config=" ".join(f"{r['registers']}r{'+' + str(r['local_bytes']) + 'B' if r['local_bytes'] else ''}"
                                 for r in middle.get("resources", [])))
 

@@ -17,7 +17,8 @@ import time
 import report
 
 # group: seconds it may measure for (rows left over are skipped), in the order they run
-BUDGET = dict(ceil=20, elem=150, reduce=150, rows=120, columns=50, transpose=60, stencil=50, scan=50, indexed=80, matvec=30, matmul=40)
+BUDGET = dict(ceil=20, elem=180, reduce=200, rows=120, columns=50, transpose=60, stencil=50, scan=60, indexed=80, matvec=30,
+              matmul=40)
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DIR, OUT = os.environ["PEERS_DIR"], os.environ["OUT"]
@@ -51,6 +52,7 @@ def arguments():
     parser.add_argument("--rows", default="", metavar="REGEX", help="rows whose 'group work size dtype' matches, such as 'sum 2.28'")
     parser.add_argument("--only", choices=("gpukc", "peers"), help="measure one side; with gpukc, --kept gives the other")
     parser.add_argument("--kept", metavar="FILE", help="the peers.json of an earlier run, for its ceilings and, with --only gpukc, peers")
+    parser.add_argument("--runs", type=int, default=3, help="of gpukc for a row, of which the median counts (3)")
     parser.add_argument("--seconds", type=float, default=590, help="for everything (590)")
     parser.add_argument("--jobs", type=int, default=11, help="groups that compile at once (11); 0: none before it measures")
     parser.add_argument("--docs", action="store_true", help="write docs/performance.md though groups or rows were chosen")
@@ -77,7 +79,7 @@ class Child:
         # The ceilings are measured whatever rows are chosen.
         env = dict(os.environ, PEERS_PREP=str(prep), PEERS_START=str(first), PYTHONUNBUFFERED="1", PEERS_GPUKC=o.gpukc,
                    PEERS_ONLY=o.only or "", PEERS_ROWS="" if self.group == "ceil" else o.rows, PEERS_ARRAYS=o.arrays,
-                   TORCHINDUCTOR_COMPILE_THREADS="1")
+                   PEERS_RUNS=str(max(1, o.runs)), TORCHINDUCTOR_COMPILE_THREADS="1")
         self.born, self.prep = time.time(), prep
         self.p = subprocess.Popen([sys.executable, f"{HERE}/group.py", self.group], env=env, stdin=subprocess.DEVNULL,
                                   stdout=self.log, stderr=self.log, start_new_session=True)
