@@ -47,7 +47,7 @@ pub enum Command {
     /// would make for it is run: on a GPU, or with --device cpu by this machine's C++ compiler, if there is one. Results that
     /// @fast_math or float accumulation without @deterministic goes into are compared with a tolerance.
     Verify(Verify),
-    /// Describe a diagnostic's code, such as GK0203
+    /// Describe a diagnostic's code, such as GK0203, or list them all
     Explain(Explain),
     /// Lay programs out in the usual way, in place
     ///
@@ -57,7 +57,10 @@ pub enum Command {
     /// Look at or empty the cache of compiled kernels
     Cache(Cache),
     /// Say what of driver, device, NVRTC and cache works, and what to do about the rest
-    Doctor,
+    ///
+    /// The exit status is 3 if the device asked for can't be used: without --device, if there is a GPU and NVRTC, and they fail.
+    /// A machine without them runs on the CPU, and lacks nothing that was asked for.
+    Doctor(Doctor),
     /// Fetch NVRTC with this machine's pip into the user's data folder
     Setup,
     /// Print a completion script for a shell
@@ -73,8 +76,9 @@ pub enum Format {
 
 #[derive(Debug, Arguments)]
 pub struct Check {
-    /// A .gk file, or - for standard input
-    pub file: PathBuf,
+    /// .gk files, or - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
@@ -117,7 +121,7 @@ pub struct Compile {
     /// Let the text refer to the lines of the program, for profilers and sanitizers
     #[arg(long)]
     pub line_info: bool,
-    /// The folder to write into; without it, one text goes to standard output
+    /// The folder to write into; without it, or as -, one file goes to standard output
     #[arg(short, value_name = "DIR")]
     pub output: Option<PathBuf>,
     #[arg(long, value_enum, hide = true)]
@@ -134,7 +138,7 @@ pub struct Run {
     /// NAME=SOURCE: a .npy file, a scalar, or rand:1024x512[:SEED], randn:…, arange:…, zeros:…, ones:…
     #[arg(long = "in", value_name = "NAME=SOURCE", allow_hyphen_values = true)]
     pub inputs: Vec<String>,
-    /// NAME=FILE.npy: where to write a result; an unnamed result is called out
+    /// NAME=FILE.npy: where to write a result, - being standard output; an unnamed result is called out
     #[arg(long = "out", value_name = "NAME=FILE")]
     pub outputs: Vec<String>,
     /// auto, cpu, cuda or cuda:N
@@ -197,8 +201,18 @@ pub struct Verify {
 
 #[derive(Debug, Arguments)]
 pub struct Explain {
-    /// A code such as GK0203
-    pub code: String,
+    /// A code such as GK0203; without one, all codes are listed
+    pub code: Option<String>,
+    /// List all codes
+    #[arg(long, conflicts_with = "code")]
+    pub list: bool,
+}
+
+#[derive(Debug, Arguments)]
+pub struct Doctor {
+    /// auto, cpu, cuda or cuda:N: which must be usable
+    #[arg(long, default_value = "auto")]
+    pub device: String,
 }
 
 #[derive(Debug, Arguments)]
@@ -213,8 +227,9 @@ pub struct Fmt {
 
 #[derive(Debug, Arguments)]
 pub struct Cache {
+    /// What to do with it
     #[arg(value_enum)]
-    pub action: CacheAction,
+    pub action: Option<CacheAction>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -26,13 +26,17 @@ pub fn parse(text: &str) -> Result<Asked, Failure> {
     }
 }
 
+/// Whether there is such a GPU, and an NVRTC.
+pub fn usable(ordinal: u32, compiler: &Compiler) -> Result<(), Error> {
+    Facts::of(ordinal).and_then(|_| compiler.located()).map(|_| ())
+}
+
 /// The GPU to run on, or none for the CPU. If `auto` takes the CPU, says so in one line.
 pub fn choose(asked: Asked, compiler: &Compiler) -> Result<Option<u32>, Failure> {
-    let usable = |ordinal| Facts::of(ordinal).and_then(|_| compiler.located()).map(|_| ());
     match asked {
         Asked::Cpu => Ok(None),
-        Asked::Cuda(ordinal) => usable(ordinal).map(|()| Some(ordinal)).map_err(Failure::from),
-        Asked::Auto => match usable(0) {
+        Asked::Cuda(ordinal) => usable(ordinal, compiler).map(|()| Some(ordinal)).map_err(Failure::from),
+        Asked::Auto => match usable(0, compiler) {
             Ok(()) => Ok(Some(0)),
             Err(error) => {
                 let command = match error {

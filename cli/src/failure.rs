@@ -27,6 +27,11 @@ impl Failure {
     pub fn told(status: u8) -> Failure {
         Failure::new(status, "", None)
     }
+    /// What comes of several things that have told how they ended: a fault of ours counts first, then whatever came first.
+    pub fn of_several(statuses: &[u8]) -> Result<(), Failure> {
+        let failed = statuses.iter().find(|status| **status == 70).or_else(|| statuses.iter().find(|status| **status != 0));
+        failed.map_or(Ok(()), |status| Err(Failure::told(*status)))
+    }
     /// The program is beyond a known limit.
     pub fn program(message: impl Into<String>) -> Failure {
         Failure::new(1, message, None)

@@ -9,6 +9,7 @@ mod cpp;
 mod devices;
 mod ending;
 mod failure;
+mod files;
 mod generate;
 mod inputs;
 mod load;
@@ -72,7 +73,7 @@ fn run() -> u8 {
         Command::Explain(args) => commands::explain::run(args),
         Command::Fmt(args) => commands::fmt::run(args),
         Command::Cache(args) => commands::cache::run(args),
-        Command::Doctor => commands::doctor::run(),
+        Command::Doctor(args) => commands::doctor::run(args),
         Command::Setup => commands::setup::run(),
         Command::Completions(args) => commands::completions::run(args),
     })

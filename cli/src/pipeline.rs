@@ -140,6 +140,11 @@ pub fn explanation(number: u16) -> Option<(&'static str, String)> {
     gpukc_dsl::diagnostic::codes::explain(number).map(|code| (code.title, code.full_text()))
 }
 
+/// All codes of diagnostics, with their titles, in order.
+pub fn codes() -> impl Iterator<Item = (u16, &'static str)> {
+    gpukc_dsl::diagnostic::codes::TABLE.iter().map(|code| (code.code, code.title))
+}
+
 /// The plan's text form.
 pub fn plan(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, source: &Source) -> Result<String, Failure> {
     let lowered = gpukc_codegen::plan(program, kernel, target, facts).map_err(|error| refused(error, source))?;

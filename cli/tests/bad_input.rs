@@ -191,7 +191,7 @@ fn outputs_in_odd_places() {
     for (file, why) in [
         ("/dev/full", "No space left"),
         ("taken/y.npy", "Not a directory"),
-        (".", "directory"),
+        (".", "it is a folder"),
         ("no/y.npy", "No such file"),
         ("/proc/y.npy", ""),
     ] {

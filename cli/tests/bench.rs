@@ -67,6 +67,9 @@ fn results_of_the_first_set_are_written() {
     let file = fs::read(place.path("y.npy")).unwrap();
     assert!(file.starts_with(b"\x93NUMPY") && file.ends_with(&[0xa5; 12]) && !file.ends_with(&[0xa5; 13]));
     bench(&place, Driver::Whole, &[], &[&arguments[..5], &["--out", "z=z.npy"]].concat()).expect(2, &["no result `z`"]);
+    let to = |out| bench(&place, Driver::Whole, &[], &[&arguments[..5], &["--out", out]].concat());
+    to("y=-").expect(2, &["standard output"]);
+    to("y=no/y.npy").expect(4, &["no/y.npy can't be written"]);
     bench(&place, Driver::Whole, &[], &[&arguments[..], &["--runs", "0"]].concat()).expect(2, &["--runs"]);
 }
 

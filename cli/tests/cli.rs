@@ -144,7 +144,12 @@ fn without_a_gpu() {
     place.run(&["run", "scale.gk", "--in", "a=1", "--in", "x=ones:1", "--device", "cuda"]).expect(3, &["error"]);
     place.run(&["bench", "scale.gk", "--in", "a=1", "--in", "x=ones:1"]).expect(3, &["error"]);
     place.run(&["compile", "scale.gk", "--emit", "cubin", "-o", "here"]).expect(3, &["--arch sm_90"]);
-    place.run(&["doctor"]).expect(3, &["driver", "NVRTC", "cache"]);
+    let lines = &["driver", "NVRTC", "cache", "do without"];
+    // Without a GPU nothing is missing that was asked for.
+    place.run(&["doctor"]).expect(0, lines);
+    place.run(&["doctor", "--device", "cpu"]).expect(0, lines);
+    place.run(&["doctor", "--device", "cuda"]).expect(3, lines);
+    place.run(&["doctor", "--device", "gpu"]).expect(2, &["cuda:N"]);
 }
 
 #[test]
@@ -191,7 +196,15 @@ fn codes_are_explained() {
     for code in ["GK0001", "gk0006", "GK0014"] {
         place.run(&["explain", code]).expect(0, &[&code.to_uppercase()]);
     }
-    place.run(&["explain", "GK9999"]).expect(2, &["GK9999"]);
+    place.run(&["explain", "GK9999"]).expect(2, &["GK9999", "--list"]);
+    // All of them in order, each explained under its title.
+    let list = place.run(&["explain"]).expect(0, &["GK0203", "GK0207"]).out;
+    assert_eq!(place.run(&["explain", "--list"]).out, list);
+    let codes: Vec<(&str, &str)> = list.lines().map(|line| line.split_once("  ").unwrap()).collect();
+    assert!(codes.len() > 50 && codes.is_sorted_by(|before, after| before.0 < after.0), "{list}");
+    for (code, title) in codes.iter().step_by(10) {
+        place.run(&["explain", code]).expect(0, &[&format!("{code}: {title}\n")]);
+    }
     place.run(&["explain", "nonsense"]).expect(2, &["GK0203"]);
 }
 

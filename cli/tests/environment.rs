@@ -154,7 +154,11 @@ fn what_may_be_missing() {
         let place = Place::new();
         place.run(*driver, settings, RUN).expect_error(*status, words);
         if !of_doctor.is_empty() {
-            place.run(*driver, settings, &["doctor"]).expect(3, of_doctor);
+            place.run(*driver, settings, &["doctor", "--device", "cuda"]).expect(3, of_doctor);
+            place.run(*driver, settings, &["doctor", "--device", "cpu"]).expect(0, of_doctor);
+            // Where a run takes the CPU instead, nothing is missing that was asked for.
+            let run = place.run(*driver, settings, &["run", "scale.gk", "--in", "a=2", "--in", "x=ones:3"]);
+            assert_eq!(place.run(*driver, settings, &["doctor"]).expect(run.status, of_doctor).status, run.status);
         }
         // Whatever the GPU lacks, the CPU runs, and so does all that needs no GPU.
         let cpu = ["run", "scale.gk", "--device", "cpu", "--in", "a=2", "--in", "x=ones:3"];
@@ -182,7 +186,8 @@ fn without_nvrtc() {
     run(RUN).expect_error(3, &["NVRTC is not found; looked in", "gpukc setup"]);
     let auto = run(&["run", "scale.gk", "--in", "a=2", "--in", "x=ones:3"]).expect(0, &["[2.0, 2.0, 2.0]", "NVRTC", "`gpukc setup`"]);
     assert_eq!(auto.err.lines().count(), 1, "{auto:#?}");
-    run(&["doctor"]).expect(3, &["missing  NVRTC", "missing  python"]);
+    run(&["doctor"]).expect(0, &["missing  NVRTC", "missing  python"]);
+    run(&["doctor", "--device", "cuda"]).expect(3, &["missing  NVRTC", "missing  python"]);
 }
 
 #[test]
@@ -196,6 +201,11 @@ fn several_devices() {
     on("cuda:2").expect_error(3, &["there is no device cuda:2: the driver sees 2", "cuda:0 to cuda:1"]);
     on("cuda:0").expect(0, &[]);
     place.run(Driver::Whole, &settings, &["doctor"]).expect(0, &["device cuda:0", "sm_90a", "device cuda:1", "sm_80"]);
+    // Of several devices the one asked for counts.
+    let old = [("STANDIN_DEVICES", "9.0 6.1")];
+    for (device, status) in [("cuda:0", 0), ("cuda:1", 3), ("cuda:2", 3), ("auto", 0), ("cpu", 0)] {
+        place.run(Driver::Whole, &old, &["doctor", "--device", device]).expect(status, &["missing  code for cuda:1"]);
+    }
     let args = ["run", "scale.gk", "--device", "cuda:1", "--in", "a=2", "--in", "x=ones:3"];
     let hidden = place.run(Driver::Whole, &[("STANDIN_DEVICES", "9.0 8.0"), ("CUDA_VISIBLE_DEVICES", "1")], &args);
     hidden.expect_error(3, &["the driver sees 1", "the only device is cuda:0"]);

@@ -4,11 +4,14 @@
 mod common;
 #[path = "../../runtime/tests/standin/mod.rs"]
 mod standin;
+#[path = "common/terminal.rs"]
+mod terminal;
 
 use std::fs;
 
 use common::{Done, Place, SCALE};
 use standin::Driver;
+use terminal::on_a_terminal;
 
 const TWO: &str = "\
 kernel first(x: f32[n]) -> y: f32[n] { y[i] = exp(x[i]); }
@@ -74,7 +77,14 @@ fn one_container_for_all() {
     }
     let wanted = [(2, 80, "sm_80"), (2, 90, "sm_90a"), (1, 90, "compute_90")].map(|(kind, of, name)| (kind, of, name.to_owned()));
     assert_eq!(entries, wanted);
-    run(&place, Driver::Absent, &[], &["compile", "two.gk", "--emit", "fatbin", "--arch", "sm_80"]).expect(2, &["-o DIR"]);
+    // One file may go to standard output, where that is no terminal.
+    let to_standard_output = ["compile", "two.gk", "--emit", "fatbin", "--arch", "sm_80,sm_90a"];
+    let mut command = place.command(&to_standard_output);
+    let output = standin::prepare(&mut command, Driver::Absent).output().unwrap();
+    assert!(output.status.success() && output.stdout == bytes);
+    let (status, shown) = on_a_terminal(standin::prepare(&mut place.command(&to_standard_output), Driver::Absent));
+    assert_eq!(status.code(), Some(2));
+    assert!(shown.contains("two.fatbin is no text for the terminal") && shown.lines().count() == 2, "{shown}");
 }
 
 #[test]
@@ -101,7 +111,11 @@ fn lines_are_kept_in_machine_code() {
 fn an_architecture_that_nvrtc_does_not_know() {
     let place = Place::new();
     place.file("scale.gk", SCALE);
-    let done = run(&place, Driver::Absent, &[], &["compile", "scale.gk", "--emit", "cubin", "--arch", "sm_300", "-o", "out"]);
-    done.expect(0, &["does not know sm_300", "PTX"]);
+    let arguments = ["compile", "scale.gk", "--emit", "cubin", "--arch", "sm_300", "-o", "out"];
+    let done = run(&place, Driver::Absent, &[], &arguments).expect(0, &["does not know sm_300", "PTX for compute_"]);
+    assert_eq!(done.err.lines().count(), 1, "{done:#?}");
     assert!(names(&place, "out") == ["scale.sm_300.ptx"], "{:?}", names(&place, "out"));
+    // The same text to standard output.
+    let done = run(&place, Driver::Absent, &[], &arguments[..6]).expect(0, &["does not know sm_300"]);
+    assert_eq!(done.out, fs::read_to_string(place.path("out/scale.sm_300.ptx")).unwrap());
 }

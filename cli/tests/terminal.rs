@@ -35,6 +35,17 @@ fn colours() {
 }
 
 #[test]
+fn arrays_are_not_shown() {
+    let place = Place::new();
+    place.file("scale.gk", SCALE);
+    let arguments = ["run", "scale.gk", "--device", "cpu", "--in", "a=2", "--in", "x=ones:3", "--out", "y=-"];
+    let (status, shown) = on_a_terminal(&mut place.command(&arguments));
+    assert_eq!(status.code(), Some(2));
+    assert!(shown.contains("`y`, is no text for the terminal") && !shown.contains("NUMPY"), "{shown}");
+    place.run(&arguments).expect(0, &["NUMPY"]);
+}
+
+#[test]
 fn verifying_shows_how_far_it_is() {
     let place = Place::new();
     place.file("scale.gk", SCALE);

@@ -19,7 +19,7 @@ use crate::args::{Bench, Format};
 use crate::devices::{self, Asked};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
-use crate::{inputs, load, output, pipeline};
+use crate::{files, inputs, load, output, pipeline};
 
 /// The sets hold at least this together, unless that would be too many.
 const TURN_BYTES: u64 = 180_000_000;
@@ -34,7 +34,10 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let loaded = load::load(&args.file, Format::Human)?;
     let kernel = loaded.kernel(args.kernel.as_deref())?;
     let outputs = super::run::outputs(kernel, &args.outputs)?;
-    super::run::distinct(&outputs.iter().map(|(_, path)| path.as_path()).collect::<Vec<&Path>>())?;
+    if outputs.iter().any(|(_, path)| files::is_standard_output(path)) {
+        return Err(Failure::usage("--out NAME=-: what bench measures goes to standard output"));
+    }
+    super::run::check(&outputs.iter().map(|(_, path)| path.as_path()).collect::<Vec<&Path>>())?;
     let inputs = inputs::take(kernel, &args.inputs, &loaded.source)?;
     let compiler = Compiler::new(Cache::from_environment());
     devices::choose(Asked::Cuda(ordinal), &compiler)?;
@@ -49,7 +52,8 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         prepared.launch().and_then(|()| prepared.finish()).map_err(told)?;
     }
     if !outputs.is_empty() {
-        super::run::give(kernel, &results(kernel, &inputs, &sets[0]).map_err(told)??, &outputs)?;
+        let results = results(kernel, &inputs, &sets[0]).map_err(told)??;
+        super::run::give(kernel, &results, &outputs)?.write()?;
     }
     let bytes = sets[0].bytes();
     let facts = ready.program.device().facts();

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use clap::ValueEnum;
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::error::bytes_text;
 
@@ -10,12 +11,17 @@ use crate::failure::Failure;
 use crate::output;
 
 pub fn run(args: &args::Cache) -> Result<(), Failure> {
+    let Some(action) = args.action else {
+        let actions = CacheAction::value_variants().iter().filter_map(|action| action.to_possible_value());
+        let actions: Vec<String> = actions.map(|action| action.get_name().to_owned()).collect();
+        return Err(Failure::usage(format!("say what to do with the cache: {}", actions.join(", "))));
+    };
     // What is on disk can be looked at and removed even while `GPUKC_CACHE=off`.
     let folder = Cache::folder_of_environment()
         .ok_or_else(|| Failure::environment("there is no cache folder: HOME is not set", Some("set GPUKC_CACHE_DIR")))?;
     let cache = Cache::at(&folder);
     let trouble = |error: std::io::Error| Failure::environment(format!("{}: {error}", folder.display()), None);
-    match args.action {
+    match action {
         CacheAction::Path => output::result(format!("{}\n", folder.display())),
         CacheAction::List => {
             let list = cache.list(false).map_err(trouble)?;

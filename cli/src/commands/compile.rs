@@ -15,6 +15,7 @@ use gpukc_runtime::nvrtc::Form;
 
 use crate::args::{Compile, Emit, Format, Stage};
 use crate::failure::Failure;
+use crate::files::{self, Files};
 use crate::load::{self, Loaded};
 use crate::progress::Progress;
 use crate::{inputs, output, pipeline, project, report};
@@ -40,6 +41,8 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
     let mut emit = args.emit.clone();
     emit.sort();
     emit.dedup();
+    let folder = args.output.as_deref().filter(|folder| !files::is_standard_output(folder));
+    folder.map_or(Ok(()), usable)?;
     let loaded = load::load(&args.file, Format::Human)?;
     if matches!(args.stop_after, Some(Stage::Parse | Stage::Check)) {
         return Ok(());
@@ -77,7 +80,7 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
     if emit.contains(&Emit::Project) {
         products.extend(job.project(&targets, &stem)?);
     }
-    match &args.output {
+    match folder {
         Some(folder) => write(folder, &products),
         None => print(products),
     }
@@ -257,32 +260,37 @@ impl Job<'_> {
     }
 }
 
-fn write(folder: &Path, products: &[Product]) -> Result<(), Failure> {
-    if folder.exists() && !folder.is_dir() {
-        return Err(Failure::input(format!("{} is no folder", folder.display())));
+/// A folder is made when there is something to write into it; that it can't be is found before.
+fn usable(folder: &Path) -> Result<(), Failure> {
+    match folder.ancestors().find(|part| part.exists()) {
+        Some(part) if !part.is_dir() => Err(Failure::input(format!("{} is no folder", part.display()))),
+        _ => Ok(()),
     }
+}
+
+fn write(folder: &Path, products: &[Product]) -> Result<(), Failure> {
+    let mut files = Files::default();
     for product in products {
         let path = folder.join(&product.name);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Failure::input(format!("{}: {error}", parent.display())))?;
         }
-        output::file(&path, |stream| stream.write_all(&product.bytes))?;
+        files.add(&path, |stream| stream.write_all(&product.bytes));
     }
-    Ok(())
+    files.write()
 }
 
+/// One product to standard output.
 fn print(products: Vec<Product>) -> Result<(), Failure> {
-    if let [product] = &products[..]
-        && product.text
-    {
-        output::result(&product.bytes);
-        return Ok(());
+    let [product] = &products[..] else {
+        // Several files after one another would be no file of any kind.
+        let names: Vec<&str> = products.iter().map(|product| product.name.as_str()).collect();
+        return Err(Failure::usage(format!("there are several files: {}", names.join(", ")))
+            .help("name a folder (-o DIR), or choose one (--kernel, --arch)"));
+    };
+    if !product.text {
+        files::no_terminal(&product.name)?;
     }
-    if let Some(binary) = products.iter().find(|product| !product.text) {
-        return Err(Failure::usage(format!("{} is no text for the terminal", binary.name)).help("name a folder: -o DIR"));
-    }
-    // Several texts after one another would be no file of any kind.
-    let names: Vec<&str> = products.iter().map(|product| product.name.as_str()).collect();
-    Err(Failure::usage(format!("there are several texts: {}", names.join(", ")))
-        .help("name a folder (-o DIR), or choose one (--kernel, --arch)"))
+    output::result(&product.bytes);
+    Ok(())
 }

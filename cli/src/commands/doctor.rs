@@ -15,7 +15,9 @@ use gpukc_runtime::error::{Error, bytes_text};
 use gpukc_runtime::launch::{Call, Program, Shape};
 use gpukc_runtime::nvrtc::{Form, Nvrtc};
 
+use crate::args::Doctor;
 use crate::commands::version::of_nvrtc;
+use crate::devices::{self, Asked};
 use crate::failure::Failure;
 use crate::output;
 
@@ -25,10 +27,12 @@ pub const TRIAL: &str = "extern \"C\" __global__ void trial(int* x) { x[0] = 42;
 /// What is missing and what to do about it.
 type Trouble = (String, Option<String>);
 
-/// Lines said, and how many told of something missing.
+/// What the lines so far told of something missing.
 #[derive(Default)]
 struct Report {
     missing: usize,
+    /// For which GPU each thing is missing; for all of them.
+    of_gpu: Vec<Option<u32>>,
 }
 
 impl Report {
@@ -41,6 +45,13 @@ impl Report {
             }
         };
         output::result(text);
+    }
+    /// What a run on this GPU, or on any, can't do without.
+    fn needed(&mut self, gpu: Option<u32>, name: &str, result: Result<String, Trouble>) {
+        if result.is_err() {
+            self.of_gpu.push(gpu);
+        }
+        self.line(name, result);
     }
     /// What works, but not as well as it could.
     fn limit(&mut self, name: &str, text: String, help: &str) {
@@ -57,10 +68,12 @@ fn told(error: Error) -> Trouble {
     (error.to_string(), Some(help))
 }
 
-pub fn run() -> Result<(), Failure> {
+pub fn run(args: &Doctor) -> Result<(), Failure> {
+    let asked = devices::parse(&args.device)?;
     let mut report = Report::default();
     let driver = driver::driver().and_then(|driver| Ok((driver.version()?, driver.device_count()?)));
-    report.line(
+    report.needed(
+        None,
         "driver",
         driver.as_ref().map(|((major, minor), _)| format!("CUDA {major}.{minor}")).map_err(|error| told(error.clone())),
     );
@@ -71,23 +84,39 @@ pub fn run() -> Result<(), Failure> {
     let located = compiler.located();
     let found = located.map(|located| format!("{} at {} (by {})", of_nvrtc(located), located.path.display(), located.origin));
     let is_found = found.is_ok();
-    report.line("NVRTC", found.map_err(told));
+    report.needed(None, "NVRTC", found.map_err(told));
     if is_found {
         match compiler.nvrtc() {
             Ok(nvrtc) => code(&mut report, &compiler, nvrtc, driver.ok().map(|(version, _)| version), &devices),
-            Err(error) => report.line("architectures", Err(told(error))),
+            Err(error) => report.needed(None, "architectures", Err(told(error))),
         }
     } else {
         report.line("python", python());
     }
     report.line("cache", cache());
     report.line("CPU", Ok(format!("{} threads; `--device cpu` needs nothing of the above", threads())));
+    verdict(&report, asked, &compiler)
+}
+
+/// What is missing is a failure where it keeps the device that was asked for from being used.
+fn verdict(report: &Report, asked: Asked, compiler: &Compiler) -> Result<(), Failure> {
     if report.missing == 0 {
         return Ok(());
     }
-    let message =
+    let text =
         format!("{} of these are missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without", report.missing);
-    Err(Failure::environment(message, None))
+    let wanted = match asked {
+        Asked::Cpu => None,
+        Asked::Cuda(ordinal) => Some(ordinal),
+        // As a run does, which otherwise takes the CPU.
+        Asked::Auto => devices::usable(0, compiler).is_ok().then_some(0),
+    };
+    let lacks = |wanted: u32| Facts::of(wanted).is_err() || report.of_gpu.iter().any(|gpu| gpu.is_none_or(|gpu| gpu == wanted));
+    if wanted.is_some_and(lacks) {
+        return Err(Failure::environment(text, None));
+    }
+    output::note(&format!("note: {text}"));
+    Ok(())
 }
 
 fn device(report: &mut Report, ordinal: u32) -> Option<Facts> {
@@ -96,7 +125,7 @@ fn device(report: &mut Report, ordinal: u32) -> Option<Facts> {
         let memory = bytes_text(facts.memory_bytes);
         format!("{} ({}), {} multiprocessors, {memory}", facts.name, facts.target, facts.multiprocessors)
     });
-    report.line(&format!("device cuda:{ordinal}"), shown.map_err(|error| told(error.clone())));
+    report.needed(Some(ordinal), &format!("device cuda:{ordinal}"), shown.map_err(|error| told(error.clone())));
     facts.ok()
 }
 
@@ -110,14 +139,14 @@ fn code(report: &mut Report, compiler: &Compiler, nvrtc: &Nvrtc, driver: Option<
     }
     if devices.is_empty() {
         let trial = compiler.compile(TRIAL, "trial", Target { capability: 90, specific: false }, Wanted::Binary, &[]);
-        report.line("compilation", trial.map(|binary| compiled(&binary)).map_err(told));
+        report.needed(None, "compilation", trial.map(|binary| compiled(&binary)).map_err(told));
     }
     for facts in devices {
         let name = format!("code for cuda:{}", facts.ordinal);
         let trial = compiler.compile(TRIAL, "trial", facts.target, Wanted::Binary, &[]);
         let tried = trial.and_then(|binary| launch(facts.ordinal, &binary).map(|()| binary));
         let is_ptx = tried.as_ref().is_ok_and(|binary| binary.form == Form::Ptx);
-        report.line(&name, tried.map(|binary| compiled(&binary) + "; loads and runs").map_err(told));
+        report.needed(Some(facts.ordinal), &name, tried.map(|binary| compiled(&binary) + "; loads and runs").map_err(told));
         if is_ptx {
             let text =
                 format!("NVRTC {} does not know {}; the driver compiles PTX at every start", nvrtc.version_text(), facts.target);

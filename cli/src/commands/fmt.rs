@@ -9,8 +9,8 @@ use gpukc_dsl::format::{self, Refusal};
 use crate::args::{Fmt, Format};
 use crate::failure::Failure;
 use crate::load::{self, Text};
-use crate::output;
 use crate::progress::Progress;
+use crate::{files, output};
 
 /// Every file is treated, whatever becomes of those before it.
 pub fn run(args: &Fmt) -> Result<(), Failure> {
@@ -73,5 +73,5 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     if metadata.permissions().readonly() {
         return Err(io::Error::other("it is read-only"));
     }
-    output::replace(&path, Some(metadata.permissions()), |stream| stream.write_all(text.as_bytes()))
+    files::replace(&path, Some(metadata.permissions()), |stream| stream.write_all(text.as_bytes()))
 }

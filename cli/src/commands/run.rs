@@ -1,5 +1,6 @@
 //! `gpukc run`: one call of a kernel, from files and generators to files or a summary.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::{Format, Run, Stage};
 use crate::failure::Failure;
+use crate::files::{self, Files};
 use crate::{devices, inputs, load, output, pipeline, show};
 
 pub fn run(args: &Run) -> Result<(), Failure> {
@@ -26,8 +28,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     }
     let kernel = loaded.kernel(args.kernel.as_deref())?;
     let outputs = outputs(kernel, &args.outputs)?;
-    let files: Vec<&Path> = outputs.iter().map(|(_, path)| path.as_path()).chain(args.stats.as_deref()).collect();
-    distinct(&files)?;
+    let places: Vec<&Path> = outputs.iter().map(|(_, path)| path.as_path()).chain(args.stats.as_deref()).collect();
+    check(&places)?;
     let made = Instant::now();
     let inputs = inputs::take(kernel, &args.inputs, &loaded.source)?;
     stats.time("inputs", made.elapsed());
@@ -44,7 +46,11 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             stats.time("compile", ready.binary.time);
             stats.time("load", ready.load_time);
             if args.stop_after.is_some() {
-                return stats.write(args.stats.as_deref(), start);
+                let mut files = Files::default();
+                if let Some(path) = &args.stats {
+                    files.add(path, |stream| stats.write(stream, start));
+                }
+                return files.write();
             }
             let (results, times) = pipeline::run_on_gpu(kernel, &inputs, &ready, &loaded.source)?;
             stats.time("host_to_device", times.host_to_device);
@@ -65,9 +71,15 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         }
     };
     let begin = Instant::now();
-    give(kernel, &results, &outputs)?;
-    stats.time("outputs", begin.elapsed());
-    stats.write(args.stats.as_deref(), start)
+    let mut files = give(kernel, &results, &outputs)?;
+    // The last file: by then the others are written.
+    if let Some(path) = &args.stats {
+        files.add(path, move |stream| {
+            stats.time("outputs", begin.elapsed());
+            stats.write(stream, start)
+        });
+    }
+    files.write()
 }
 
 /// `--out NAME=FILE`, each name a result.
@@ -82,31 +94,35 @@ pub(super) fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize,
         if outputs.iter().any(|(other, _)| *other == at) {
             return Err(Failure::usage(format!("--out {name} is given twice")));
         }
+        if files::is_standard_output(Path::new(file)) {
+            files::no_terminal(&format!("an array, such as `{name}`,"))?;
+        }
         outputs.push((at, file.into()));
     }
     Ok(outputs)
 }
 
-/// Each file holds one thing. Devices and pipes take any number.
-pub(super) fn distinct(files: &[&Path]) -> Result<(), Failure> {
+/// Finds out whether these can be written, before there is anything to write. Each file holds one thing, and so does standard output
+/// as `-`; devices and pipes take any number.
+pub(super) fn check(paths: &[&Path]) -> Result<(), Failure> {
     let place = |path: &Path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         path.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(path.file_name()?)))
     };
-    let plain = |path: &&&Path| path.metadata().map_or(true, |data| data.is_file());
+    let once = |path: &&&Path| files::is_standard_output(path) || path.metadata().map_or(true, |data| data.is_file());
     let mut seen = Vec::new();
-    for path in files.iter().filter(plain) {
-        let place = place(path).unwrap_or_else(|| path.to_path_buf());
+    for path in paths.iter().filter(once) {
+        let place = place(path).filter(|_| !files::is_standard_output(path)).unwrap_or_else(|| path.to_path_buf());
         if seen.contains(&place) {
             return Err(Failure::usage(format!("{} is to be written twice", path.display())));
         }
         seen.push(place);
     }
-    Ok(())
+    paths.iter().try_for_each(|path| files::check(path))
 }
 
-/// Writes the files asked for; without any, a summary.
-pub(super) fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathBuf)]) -> Result<(), Failure> {
+/// The files asked for, yet to be written; without any, shows a summary.
+pub(super) fn give<'a>(kernel: &Kernel, results: &'a [Tensor], outputs: &[(usize, PathBuf)]) -> Result<Files<'a>, Failure> {
     if results.len() != kernel.results.len() {
         return Err(Failure::bug(format!("{} results instead of {}", results.len(), kernel.results.len())));
     }
@@ -115,10 +131,12 @@ pub(super) fn give(kernel: &Kernel, results: &[Tensor], outputs: &[(usize, PathB
             kernel.results.iter().zip(results).map(|(&id, tensor)| show::summary(&kernel.arrays[id].name, tensor) + "\n").collect();
         output::result(lines);
     }
+    let mut files = Files::default();
     for (at, path) in outputs {
-        output::file(path, |stream| npy::write(stream, &results[*at]))?;
+        let result = &results[*at];
+        files.add(path, move |stream| npy::write(stream, result));
     }
-    Ok(())
+    Ok(files)
 }
 
 /// `--stats`: times in milliseconds, and facts.
@@ -135,11 +153,9 @@ impl Stats {
     fn set(&mut self, name: &str, value: Value) {
         self.facts.insert(name.to_owned(), value);
     }
-    fn write(mut self, path: Option<&Path>, start: Instant) -> Result<(), Failure> {
-        let Some(path) = path else { return Ok(()) };
+    fn write(mut self, stream: &mut dyn Write, start: Instant) -> io::Result<()> {
         self.time("total", start.elapsed());
         self.facts.insert("milliseconds".to_owned(), Value::Object(self.times));
-        let text = format!("{:#}\n", Value::Object(self.facts));
-        output::file(path, |stream| stream.write_all(text.as_bytes()))
+        writeln!(stream, "{:#}", Value::Object(self.facts))
     }
 }

@@ -59,9 +59,7 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
             break;
         }
     }
-    // Of several statuses a fault of ours counts first, then whatever came first.
-    let failed = statuses.iter().find(|status| **status == 70).or_else(|| statuses.iter().find(|status| **status != 0));
-    failed.map_or(Ok(()), |status| Err(Failure::told(*status)))
+    Failure::of_several(&statuses)
 }
 
 /// The kernels to verify, by file. A name must be there in some file; if files are missing, it may be in one of those.

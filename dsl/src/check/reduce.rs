@@ -293,7 +293,6 @@ impl Lower<'_> {
             return;
         }
         let (open, close) = (Span { start: span.start, end: span.start }, Span { start: dividend.span.end, end: dividend.span.end });
-        let inside = self.text(Span { start: span.start, end: dividend.span.end }).to_string();
         let by = self.text(divisor.span).to_string();
         self.report(
             Diagnostic::warning(
@@ -302,7 +301,6 @@ impl Lower<'_> {
                 format!("every term of this {reducer} is divided by `{by}`, which is the same for all"),
                 "inside the reduction's body",
             )
-            .help(format!("to divide once: `({inside}) / {by}`"))
             .suggest_edits("divide once, outside", vec![(open, "(".into()), (close, ")".into())]),
         );
     }
