@@ -143,7 +143,9 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
         return None;
     }
     let unroll = if along.len() <= 1 { 2 } else { 1 };
-    Some(Wide { lanes: (16 / widest as u32).max(1), unroll, threads: THREADS, along })
+    // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
+    let threads = if widest <= 2 { 2 * THREADS } else { THREADS };
+    Some(Wide { lanes: (16 / widest as u32).max(1), unroll, threads, along })
 }
 
 /// Whether subscripts are just these variables, in order.

@@ -64,6 +64,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     lowering.end_launch(&suffix, "rows", layout.notes(), [blocks, 1.into(), 1.into()], [layout.threads() as u32, 1, 1]);
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.blocks() as u32;
+        launch.resident = layout.resident();
     }
     Ok(())
 }

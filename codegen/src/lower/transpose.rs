@@ -17,13 +17,28 @@ use crate::plan::{Expr, Node, Unroll, int, name};
 use crate::size;
 use crate::walk;
 
-/// Elements along each side of a tile, and threads along one side.
-const TILE: i64 = 64;
+/// Threads of a block.
+const THREADS: i64 = 256;
 /// Bytes of all tiles' elements at one place, so that the tiles fit shared memory.
 const MOST_BYTES: usize = 8;
-/// Threads along the other side; each moves `TILE / ROWS` elements.
-const ROWS: i64 = 4;
 
+/// Elements of a tile along the input's contiguous dimension, and along the output's.
+#[derive(Clone, Copy)]
+struct Tile {
+    across: i64,
+    along: i64,
+}
+
+impl Tile {
+    fn square(side: i64) -> Tile {
+        Tile { across: side, along: side }
+    }
+    /// Long pieces of the output: where rows start anywhere, a piece that is written has a rim that it shares with another block
+    /// (4093×8191 f32 on an H200: 64×64 104 µs, 32×128 91 µs, with tiles numbered along the output 78 µs).
+    fn of_elements(lowering: &Lowering, along: &Formula) -> Tile {
+        if lowering.facts.below(along, 65) { Tile::square(64) } else { Tile { across: 32, along: 128 } }
+    }
+}
 struct Shape {
     /// Reads that run along `across`: those of the same element together.
     turned: Vec<Vec<ExprId>>,
@@ -101,8 +116,9 @@ struct Tiles {
     blocks: Formula,
 }
 
-/// Numbers tiles of `side` by `side` elements: along the input's contiguous dimension first, then the output's, then the rest.
-fn tiles(lowering: &mut Lowering, statement: &Statement, shape: &Shape, side: i64) -> Result<Tiles, Error> {
+/// Numbers the tiles: along the output's contiguous dimension first, so that neighbours complete each other's lines of memory in the
+/// cache, then along the input's, then the rest.
+fn tiles(lowering: &mut Lowering, statement: &Statement, shape: &Shape, tile: Tile) -> Result<Tiles, Error> {
     let ty = lowering.index_type();
     let both = [shape.across.variable, shape.along.variable];
     let batch: Vec<Ranged> = statement.variables.iter().filter(|v| !both.contains(&v.variable)).copied().collect();
@@ -111,17 +127,17 @@ fn tiles(lowering: &mut Lowering, statement: &Statement, shape: &Shape, side: i6
     let (across_name, along_name) = (wishes(lowering, &shape.across), wishes(lowering, &shape.along));
     let across_extent = lowering.size(&across, &format!("{across_name}_extent"));
     let along_extent = lowering.size(&along, &format!("{along_name}_extent"));
-    let across_tiles = lowering.size(&across.clone().div_ceil(side), &format!("{across_name}_tiles"));
-    let along_tiles = lowering.size(&along.clone().div_ceil(side), &format!("{along_name}_tiles"));
+    let across_tiles = lowering.size(&across.clone().div_ceil(tile.across), &format!("{across_name}_tiles"));
+    let along_tiles = lowering.size(&along.clone().div_ceil(tile.along), &format!("{along_name}_tiles"));
     let work = lowering.local("work", ty, name("blockIdx.x").cast(ty));
-    let across_tile = lowering.local(&format!("{across_name}_tile"), ty, (work.clone() % across_tiles.clone()) * int(side));
-    let rest = lowering.local("rest", ty, work / across_tiles);
-    let along_tile = lowering.local(&format!("{along_name}_tile"), ty, (rest.clone() % along_tiles.clone()) * int(side));
+    let along_tile = lowering.local(&format!("{along_name}_tile"), ty, (work.clone() % along_tiles.clone()) * int(tile.along));
+    let rest = lowering.local("rest", ty, work / along_tiles);
+    let across_tile = lowering.local(&format!("{across_name}_tile"), ty, (rest.clone() % across_tiles.clone()) * int(tile.across));
     if !batch.is_empty() {
-        let outer = lowering.local("outer", ty, rest / along_tiles);
+        let outer = lowering.local("outer", ty, rest / across_tiles);
         lowering.decode(&batch, outer)?;
     }
-    let blocks = across.div_ceil(side).times(along.div_ceil(side)).times(lowering.points(&batch)?);
+    let blocks = across.div_ceil(tile.across).times(along.div_ceil(tile.along)).times(lowering.points(&batch)?);
     Ok(Tiles { across: across_tile, along: along_tile, across_extent, along_extent, blocks })
 }
 
@@ -130,54 +146,66 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
     if let Some(lanes) = wide::lanes(lowering, statement, shape) {
         return wide::lower(lowering, statement, shape, lanes);
     }
-    let at = tiles(lowering, statement, shape, TILE)?;
+    let along = lowering.extent(&shape.along)?;
+    let size = Tile::of_elements(lowering, &along);
+    let at = tiles(lowering, statement, shape, size)?;
     let mut staged = Vec::new();
     for read in shape.turned.iter().map(|same| same[0]) {
         let ExprKind::Read { array, .. } = &lowering.kernel.exprs[read].kind else { continue };
         let element = lowering.kernel.exprs[read].ty;
         let wish = format!("{}_tile", lowering.kernel.arrays[*array].name.replace('.', "_"));
         // A word of padding a row keeps the turned accesses in different banks.
-        let pitch = TILE as u32 + (4 / element.size() as u32).max(1);
-        staged.push(lowering.shared(&wish, element, vec![TILE as u32, pitch]));
+        let pitch = size.across as u32 + (4 / element.size() as u32).max(1);
+        staged.push(lowering.shared(&wish, element, vec![size.along as u32, pitch]));
     }
-    load_tile(lowering, shape, &at, &staged)?;
+    load_tile(lowering, shape, &at, size, &staged)?;
     lowering.push(Node::Barrier);
-    store_tile(lowering, statement, shape, &at, &staged)?;
+    store_tile(lowering, statement, shape, &at, size, &staged)?;
     let notes = vec![
         format!(
-            "Transpose: a {TILE} x {TILE} tile through shared memory, read along the input's contiguous dimension and written along"
+            "Transpose: a {} x {} tile through shared memory, read along the input's contiguous dimension and written along",
+            size.along, size.across
         ),
         "the output's. The padding keeps the turned accesses free of bank conflicts.".into(),
     ];
     let suffix = suffix(lowering, statement);
-    lowering.end_launch(&suffix, "transpose", notes, [at.blocks, 1.into(), 1.into()], [TILE as u32, ROWS as u32, 1]);
+    lowering.end_launch(&suffix, "transpose", notes, [at.blocks, 1.into(), 1.into()], [THREADS as u32, 1, 1]);
     Ok(())
 }
 
-fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, staged: &[Expr]) -> Result<(), Error> {
-    let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
-    lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
+fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, size: Tile, staged: &[Expr]) -> Result<(), Error> {
+    let (x, y) = place(lowering, size.across);
+    let rows = [int(0), int(size.along), int(THREADS / size.across)];
+    lowering.each("row", Type::I32, rows, Unroll::Full, |lowering, row| {
         let down = lowering.local("down", Type::I32, y + row);
-        bind(lowering, shape, at, x, down.clone())?;
+        bind(lowering, shape, at, x.clone(), down.clone())?;
         lowering.when(in_range(lowering, shape, at), |lowering| {
             for (same, tile) in shape.turned.iter().zip(staged) {
                 let value = lowering.value(same[0])?;
-                lowering.push(Node::Assign(tile.clone().at(down.clone()).at(name("threadIdx.x")), value));
+                lowering.push(Node::Assign(tile.clone().at(down.clone()).at(x.clone()), value));
             }
             Ok(())
         })
     })
 }
 
-fn store_tile(lowering: &mut Lowering, statement: &Statement, shape: &Shape, at: &Tiles, staged: &[Expr]) -> Result<(), Error> {
-    let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
+fn store_tile(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    shape: &Shape,
+    at: &Tiles,
+    size: Tile,
+    staged: &[Expr],
+) -> Result<(), Error> {
+    let (x, y) = place(lowering, size.along);
     let pointer = lowering.pointer(statement.array);
-    lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
+    let rows = [int(0), int(size.across), int(THREADS / size.along)];
+    lowering.each("row", Type::I32, rows, Unroll::Full, |lowering, row| {
         let down = lowering.local("down", Type::I32, y + row);
-        bind(lowering, shape, at, down.clone(), x)?;
+        bind(lowering, shape, at, down.clone(), x.clone())?;
         lowering.when(in_range(lowering, shape, at), |lowering| {
             for (same, tile) in shape.turned.iter().zip(staged) {
-                let staged = tile.clone().at(name("threadIdx.x")).at(down.clone());
+                let staged = tile.clone().at(x.clone()).at(down.clone());
                 lowering.computed.extend(same.iter().map(|read| (*read, staged.clone())));
             }
             store_element(lowering, statement, pointer.clone())
@@ -185,6 +213,12 @@ fn store_tile(lowering: &mut Lowering, statement: &Statement, shape: &Shape, at:
     })?;
     lowering.computed.clear();
     Ok(())
+}
+
+/// A thread's place in a row of that many elements, and its row.
+fn place(lowering: &mut Lowering, row: i64) -> (Expr, Expr) {
+    let thread = || name("threadIdx.x").cast(Type::I32);
+    (lowering.local("place", Type::I32, thread() % int(row)), lowering.local("own_row", Type::I32, thread() / int(row)))
 }
 
 /// Binds both variables to a place in the tile.

@@ -8,7 +8,7 @@ use gpukc_dsl::types::Type;
 use super::super::context::Lowering;
 use super::super::map::suffix;
 use super::super::read::access;
-use super::{Shape, Tiles, bind, in_range, tiles};
+use super::{Shape, Tile, Tiles, bind, in_range, tiles};
 use crate::error::Error;
 use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
 
@@ -47,7 +47,7 @@ pub fn lanes(lowering: &Lowering, statement: &Statement, shape: &Shape) -> Optio
 /// Lowers the statement with packs of that many elements.
 pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Shape, lanes: i64) -> Result<(), Error> {
     let side = SIDE * lanes;
-    let at = tiles(lowering, statement, shape, side)?;
+    let at = tiles(lowering, statement, shape, Tile::square(side))?;
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     let swizzled = lowering.local("swizzled", Type::I32, x.clone().binary("^", y.clone()));
     let mut tiles = Vec::new();
