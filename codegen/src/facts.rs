@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use gpukc_dsl::call::{Bindings, Values};
-use gpukc_dsl::program::{DimId, ExprKind, Kernel, Literal, Ranged, ScalarId};
+use gpukc_dsl::program::{DimId, Direction, ExprKind, Kernel, Literal, Order, Ranged, Reduce, ScalarId, Scan};
 
 use crate::formula::Formula;
 use crate::size;
@@ -96,13 +96,18 @@ impl Facts {
             })
         };
         let small = |n: Option<i64>| n.is_some_and(|n| n < NARROW);
-        let reductions = kernel.exprs.iter().filter_map(|(_, expr)| match &expr.kind {
-            ExprKind::Reduce(reduce) => Some(reduce.variables.as_slice()),
-            _ => None,
-        });
-        let spaces = kernel.statements.iter().map(|s| s.variables.as_slice()).chain(reductions);
+        // A scan's range goes from a fixed end to a variable of the left side.
+        let fixed_end = |scan: &Scan, range: &Ranged| {
+            let end = if scan.direction == Direction::Forward { range.lo } else { range.hi };
+            self.value(&size::formula(kernel, self, end)?)
+        };
+        let reduction = |reduce: &Reduce| match (&reduce.order, reduce.variables.as_slice()) {
+            (Order::Scan(scan), [range]) => fixed_end(scan, range).is_some_and(|end| (-NARROW / 2..NARROW).contains(&end)),
+            (_, ranges) => small(points(ranges)),
+        };
         bindings.extents.iter().all(|extents| small(elements(extents)))
             && bindings.dims.iter().all(|dim| *dim < NARROW)
-            && spaces.into_iter().all(|ranges| small(points(ranges)))
+            && kernel.statements.iter().all(|statement| small(points(&statement.variables)))
+            && kernel.exprs.iter().all(|(_, expr)| if let ExprKind::Reduce(reduce) = &expr.kind { reduction(reduce) } else { true })
     }
 }
