@@ -1,7 +1,11 @@
 //! The examples run, on the CPU or on the GPU that there is; and how users keep their kernels' texts.
 #![allow(dead_code, unused_attributes)]
 
-macro_rules! examples {
+#[macro_use]
+#[path = "common/examples.rs"]
+mod list;
+
+macro_rules! run_each {
     ($($name:ident $file:literal)+) => {
         $(
             #[path = $file]
@@ -28,19 +32,7 @@ macro_rules! examples {
     };
 }
 
-examples! {
-    dot_product "../examples/dot_product.rs"
-    heat "../examples/heat.rs"
-    histogram "../examples/histogram.rs"
-    blur "../examples/blur.rs"
-    kmeans "../examples/kmeans.rs"
-    mandelbrot "../examples/mandelbrot.rs"
-    matmul "../examples/matmul.rs"
-    reduction "../examples/reduction.rs"
-    softmax "../examples/softmax.rs"
-    transpose "../examples/transpose.rs"
-    vector_add "../examples/vector_add.rs"
-}
+examples!(run_each);
 
 #[test]
 fn texts_are_kept() {

@@ -7,7 +7,11 @@ use std::process::Command;
 use gpukc::half::f16;
 use gpukc::{DeviceArray, Error, ErrorKind, Gpu, PinnedBuffer, interop};
 
-macro_rules! examples {
+#[macro_use]
+#[path = "common/examples.rs"]
+mod list;
+
+macro_rules! run_all {
     ($($name:ident $file:literal)+) => {
         $(
             #[path = $file]
@@ -22,19 +26,7 @@ macro_rules! examples {
     };
 }
 
-examples! {
-    dot_product "../examples/dot_product.rs"
-    heat "../examples/heat.rs"
-    histogram "../examples/histogram.rs"
-    blur "../examples/blur.rs"
-    kmeans "../examples/kmeans.rs"
-    mandelbrot "../examples/mandelbrot.rs"
-    matmul "../examples/matmul.rs"
-    reduction "../examples/reduction.rs"
-    softmax "../examples/softmax.rs"
-    transpose "../examples/transpose.rs"
-    vector_add "../examples/vector_add.rs"
-}
+examples!(run_all);
 
 gpukc::gpu_kernel! {
     kernel saxpy(a: f32, x: f32[n], y: f32[n]) -> z: f32[n] { z[i] = a * x[i] + y[i]; }
