@@ -83,11 +83,22 @@ impl Facts {
         };
         let scalars = bindings.scalars.iter().enumerate().filter_map(integer).collect();
         let mut facts = Facts { dims, scalars, aligned: true, ..Facts::default() };
-        facts.narrow = facts.fits_31_bits(kernel, bindings);
+        facts.narrow = facts.fits_31_bits(kernel, &bindings.extents);
         facts
     }
 
-    fn fits_31_bits(&self, kernel: &Kernel, bindings: &Bindings) -> bool {
+    /// What is known at a call with these dims, all of them, and these integer scalars. If an extent depends on another scalar,
+    /// nothing is said of indices.
+    pub fn of_sizes(kernel: &Kernel, dims: BTreeMap<DimId, i64>, scalars: BTreeMap<ScalarId, i64>, aligned: bool) -> Facts {
+        let mut facts = Facts { dims, scalars, aligned, ..Facts::default() };
+        let extent = |&id| facts.value(&size::formula(kernel, &facts, id)?);
+        let extents = kernel.arrays.iter().map(|(_, array)| array.shape.iter().map(extent).collect::<Option<Vec<i64>>>());
+        let extents = extents.collect::<Option<Vec<_>>>();
+        facts.narrow = extents.is_some_and(|extents| facts.fits_31_bits(kernel, &extents));
+        facts
+    }
+
+    fn fits_31_bits(&self, kernel: &Kernel, extents: &[Vec<i64>]) -> bool {
         let elements = |extents: &Vec<i64>| extents.iter().try_fold(1i64, |n, extent| n.checked_mul((*extent).max(1)));
         let points = |ranges: &[Ranged]| {
             ranges.iter().try_fold(1i64, |n, range| {
@@ -105,8 +116,8 @@ impl Facts {
             (Order::Scan(scan), [range]) => fixed_end(scan, range).is_some_and(|end| (-NARROW / 2..NARROW).contains(&end)),
             (_, ranges) => small(points(ranges)),
         };
-        bindings.extents.iter().all(|extents| small(elements(extents)))
-            && bindings.dims.iter().all(|dim| *dim < NARROW)
+        extents.iter().all(|extents| small(elements(extents)))
+            && self.dims.values().all(|dim| *dim < NARROW)
             && kernel.statements.iter().all(|statement| small(points(&statement.variables)))
             && kernel.exprs.iter().all(|(_, expr)| if let ExprKind::Reduce(reduce) = &expr.kind { reduction(reduce) } else { true })
     }

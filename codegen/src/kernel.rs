@@ -59,6 +59,8 @@ pub struct Launch {
     pub entry: String,
     /// Blocks in x, y, z.
     pub grid: [Formula; 3],
+    /// Whether fewer blocks along x do the same, from 1 on, and more than run at once only cost.
+    pub striding: bool,
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
     /// Blocks of a cluster, neighbours along x; 1 without clusters. The text says it too: a launch need not.

@@ -96,6 +96,7 @@ fn contract(kernel: &Typed, lowered: Lowered, source: Arc<str>) -> Kernel {
     let launches = lowered.plan.launches.iter().zip(&lowered.spans).map(|(launch, &span)| Launch {
         entry: launch.entry.clone(),
         grid: launch.grid.clone(),
+        striding: launch.striding,
         block: launch.block,
         cluster: launch.cluster,
         shared_bytes: launch.dynamic_shared,

@@ -59,6 +59,9 @@ pub struct Launch {
     pub parameters: Vec<Parameter>,
     /// Blocks in x, y, z.
     pub grid: [Formula; 3],
+    /// Whether its blocks stride over the work and each costs something of its own, so that a launcher takes no more of them along x
+    /// than run at once. Any number from 1 does the same work, and its order is not part of the result.
+    pub striding: bool,
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
     /// Blocks that should be resident on one multiprocessor; bounds the registers.
@@ -69,6 +72,19 @@ pub struct Launch {
     pub dynamic_shared: u32,
     /// The body.
     pub body: Vec<Node>,
+}
+
+impl Launch {
+    /// A launch of just so many blocks, which need nothing of one another: its name, schedule and comment; blocks and threads.
+    pub fn new(
+        (entry, schedule, notes): (String, &'static str, Vec<String>),
+        (grid, block): ([Formula; 3], [u32; 3]),
+        parameters: Vec<Parameter>,
+        body: Vec<Node>,
+    ) -> Launch {
+        let (striding, resident, cluster, dynamic_shared) = (false, None, 1, 0);
+        Launch { entry, schedule, notes, parameters, grid, striding, block, resident, cluster, dynamic_shared, body }
+    }
 }
 
 /// A parameter of a launch.

@@ -181,6 +181,7 @@ fn everything() -> (Plan, Vec<DeviceFunction>) {
             parameter("y", ParameterType::Output(Type::F32), Argument::Array(Id::new(1))),
         ],
         grid: [n.div_ceil(1024), 1.into(), 1.into()],
+        striding: false,
         block: [256, 1, 1],
         resident: Some(4),
         cluster: 1,

@@ -18,6 +18,7 @@ fn launch(body: Vec<Node>) -> Launch {
             parameter("n", ParameterType::Value(Type::I32), Argument::Scalar(Id::new(0))),
         ],
         grid: [1.into(), 1.into(), 1.into()],
+        striding: false,
         block: [256, 1, 1],
         resident: None,
         cluster: 1,

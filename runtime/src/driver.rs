@@ -135,6 +135,8 @@ functions! {
     function_set = cuFuncSetAttribute(CUfunction, CUfunction_attribute, c_int);
     /// A function's property.
     function_get = cuFuncGetAttribute(*mut c_int, CUfunction_attribute, CUfunction);
+    /// How many blocks of a function run on a multiprocessor at once.
+    occupancy = cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut c_int, CUfunction, c_int, usize);
     /// Place and size of a parameter, since 12.4.
     function_parameter = cuFuncGetParamInfo(CUfunction, usize, *mut usize, *mut usize);
 }
@@ -432,6 +434,14 @@ impl Driver {
         // SAFETY: a valid pointer; the function's module is alive.
         let code = unsafe { self.functions.function_get?(&mut value, attribute, function) };
         (code == 0).then_some(value.max(0) as u32)
+    }
+
+    /// How many blocks of so many threads, and of so much dynamic shared memory, run on a multiprocessor at once, if the driver tells.
+    pub(crate) fn occupancy(&self, function: CUfunction, threads: u32, shared_bytes: u32) -> Option<u32> {
+        let mut blocks = 0;
+        // SAFETY: a valid pointer; the function's module is alive.
+        let code = unsafe { self.functions.occupancy?(&mut blocks, function, threads as c_int, shared_bytes as usize) };
+        (code == 0).then_some(blocks.max(0) as u32)
     }
 
     /// The sizes of a function's first `count` parameters (fewer, if it has fewer), if the driver tells. It is not asked for

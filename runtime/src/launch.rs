@@ -6,6 +6,7 @@
 
 mod call;
 mod fit;
+mod laid;
 mod layout;
 mod measure;
 mod prepare;
@@ -88,6 +89,8 @@ impl Drop for Module {
 pub struct Program {
     kernel: Kernel,
     functions: Vec<CUfunction>,
+    /// The most blocks of each launch, where more than run at once only cost.
+    most_blocks: Vec<Option<u32>>,
     module: Module,
 }
 
@@ -161,7 +164,7 @@ impl Program {
         let load = || {
             let module = Module::load(device, binary)?;
             let driver = device.enter()?;
-            let mut functions = Vec::with_capacity(kernel.launches.len());
+            let (mut functions, mut most_blocks) = (Vec::with_capacity(kernel.launches.len()), Vec::new());
             for launch in &kernel.launches {
                 let function = driver.module_function(module.module, &launch.entry)?;
                 if let Some(sizes) = driver.function_parameters(function, launch.arguments.len()) {
@@ -173,8 +176,9 @@ impl Program {
                     driver.function_set(function, attribute, launch.shared_bytes)?;
                 }
                 functions.push(function);
+                most_blocks.push(launch.striding.then(|| blocks_at_once(device, launch, function)).flatten());
             }
-            Ok(Program { kernel: kernel.clone(), functions, module })
+            Ok(Program { kernel: kernel.clone(), functions, most_blocks, module })
         };
         load().map_err(|error: Error| error.for_kernel(&kernel.name))
     }
@@ -307,6 +311,13 @@ impl Program {
             other => other,
         }
     }
+}
+
+/// How many blocks of a launch the device runs at once, if the driver tells.
+fn blocks_at_once(device: &Device, launch: &Launch, function: CUfunction) -> Option<u32> {
+    let threads = launch.block.iter().product();
+    let blocks = device.enter().ok()?.occupancy(function, threads, launch.shared_bytes)?;
+    Some(blocks.saturating_mul(device.facts().multiprocessors)).filter(|&blocks| blocks > 0)
 }
 
 /// The size of an argument as the function takes it.

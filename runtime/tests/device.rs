@@ -43,6 +43,7 @@ fn kernel() -> Kernel {
                 grid: blocks(256),
                 block: [256, 1, 1],
                 cluster: 1,
+                striding: false,
                 shared_bytes: 0,
                 arguments: vec![
                     Argument::Array(Id::new(0)),
@@ -57,6 +58,7 @@ fn kernel() -> Kernel {
                 grid: blocks(128),
                 block: [128, 1, 1],
                 cluster: 1,
+                striding: false,
                 shared_bytes: 64 << 10,
                 arguments: vec![Argument::Scratch(0), Argument::Array(Id::new(1)), Argument::Size(n(), Type::I64), Argument::Report],
                 span: Span::new(0, 0),

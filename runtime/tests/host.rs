@@ -39,6 +39,20 @@ fn launches_are_as_the_contract_says() {
     nothing_is_left(&log);
 }
 
+/// Blocks that stride are no more than run at once by the driver's calculator; where it does not tell, as many as the contract says.
+#[test]
+fn striding_blocks_run_at_once() {
+    for (setting, blocks) in [("", 132 * 2048 / 256), ("cuOccupancyMaxActiveBlocksPerMultiprocessor=1", 3907)] {
+        let log = within("striding_blocks_run_at_once", Driver::Whole, &[("STANDIN_FAIL", setting)], || {
+            run(&load(Memory::Plain).unwrap(), 1_000_000).unwrap();
+        });
+        if is_child() {
+            return;
+        }
+        assert!(log.contains(&format!("launch first grid={blocks},1,1 ")) && log.contains("launch second grid=7813,1,1 "), "{log}");
+    }
+}
+
 #[test]
 fn empty_calls_launch_nothing() {
     let log = within("empty_calls_launch_nothing", Driver::Whole, &[], || {

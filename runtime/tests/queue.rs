@@ -35,6 +35,7 @@ fn kernel() -> Kernel {
         grid: [n().div_ceil(256), 1.into(), 1.into()],
         block: [256, 1, 1],
         cluster: 1,
+        striding: false,
         shared_bytes: 0,
         arguments,
         span: Span::new(2, 3),

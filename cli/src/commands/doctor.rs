@@ -165,6 +165,7 @@ fn launch(ordinal: u32, binary: &Binary) -> Result<(), Error> {
     let launch = Launch {
         entry: "trial".into(),
         grid: [1, 1, 1].map(Into::into),
+        striding: false,
         block: [1, 1, 1],
         cluster: 1,
         shared_bytes: 0,

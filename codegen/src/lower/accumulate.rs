@@ -247,6 +247,10 @@ fn privately(lowering: &mut Lowering, statement: &Statement, container: Containe
     let most = if bytes > PRIVATE_BYTES { MOST_LARGE } else { MOST_PRIVATE };
     let grid = [points.div_ceil(16 * threads).min(most), 1.into(), 1.into()];
     lowering.end_launch(&what, "accumulate", notes, grid, [threads as u32, 1, 1]);
+    // Every block fills and empties copies.
+    if let Some(launch) = lowering.plan.launches.last_mut() {
+        launch.striding = true;
+    }
     Ok(())
 }
 

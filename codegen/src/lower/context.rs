@@ -263,8 +263,7 @@ impl<'a> Lowering<'a> {
             (ParameterType::Value(_), _) => 4,
             (ParameterType::Report, _) => 5,
         });
-        let mut launch =
-            Launch { entry, schedule, notes, parameters, grid, block, resident: None, cluster: 1, dynamic_shared: 0, body };
+        let mut launch = Launch::new((entry, schedule, notes), (grid, block), parameters, body);
         shared::place(&mut launch);
         self.plan.launches.push(launch);
     }

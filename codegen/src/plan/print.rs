@@ -31,7 +31,8 @@ impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |extents: &[Formula]| extents.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         writeln!(f, "launch {} by {}", self.entry, self.schedule)?;
-        writeln!(f, "  grid {}", list(&self.grid))?;
+        let fewer = if self.striding { ", at most what runs at once" } else { "" };
+        writeln!(f, "  grid {}{fewer}", list(&self.grid))?;
         let [x, y, z] = self.block;
         let resident = self.resident.map(|blocks| format!(", {blocks} resident")).unwrap_or_default();
         writeln!(f, "  block {x}, {y}, {z}{resident}")?;

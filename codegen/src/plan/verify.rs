@@ -76,6 +76,9 @@ fn blocks_are_legal(launch: &Launch) -> Check {
     if !within || threads > 1024 {
         return Err(format!("a block of {:?} threads", launch.block));
     }
+    if launch.striding && launch.cluster > 1 {
+        return Err("clusters whose number is left open".into());
+    }
     match launch.resident {
         Some(blocks) if blocks == 0 || u64::from(blocks) * threads > 2048 => Err(format!("{blocks} resident blocks")),
         _ => Ok(()),

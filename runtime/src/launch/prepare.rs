@@ -1,44 +1,30 @@
-//! A call laid out: every argument checked and in its place, scratch memory at hand; then launched as often as wanted.
+//! A call from arrays of its own memory: every argument checked and in its place, intermediate memory at hand; then launched as
+//! often as wanted.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUfunction;
-use gpukc_codegen::formula::Formula;
-use gpukc_codegen::kernel::{Argument, Kernel, Launch, REPORT_WORDS, Scratch};
+use cudarc::driver::sys::CUdeviceptr;
+use gpukc_codegen::kernel::{Argument, REPORT_WORDS};
 use gpukc_dsl::program::ArrayId;
-use gpukc_dsl::types::Type;
 
+use super::laid::{Laid, Scratch};
 use super::{Call, Program};
 use crate::buffer::Buffer;
 use crate::error::Error;
 
-const MAX_GRID: [i64; 3] = [0x7fff_ffff, 65_535, 65_535];
-
 /// A call laid out: launching it only makes driver calls. It holds on to the arrays' memory.
 pub struct Prepared<'a> {
     program: &'a Program,
-    launches: Vec<Laid>,
-    /// What the launches' pointers point to; never grows once they do.
-    _values: Box<[u64]>,
-    /// Intermediate memories, and whether they must be zero at first. Calls in the order of one stream may share them.
-    scratch: Arc<[(Buffer, bool)]>,
+    laid: Laid,
+    arrays: Vec<CUdeviceptr>,
+    scalars: Vec<u64>,
+    /// Intermediate memory. Calls in the order of one stream may share it.
+    scratch: Arc<Buffer>,
     report: Option<Buffer>,
     _arrays: std::marker::PhantomData<&'a Buffer>,
 }
 
-/// One launch, ready.
-struct Laid {
-    /// Its number in the contract.
-    number: usize,
-    function: CUfunction,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
-    pointers: Box<[*mut c_void]>,
-}
-
-/// Lays a call out. With `like`, the same call on other memory, it takes that one's intermediate memories.
+/// Lays a call out. With `like`, the same call on other memory, it takes that one's intermediate memory.
 pub(super) fn prepare<'a>(
     program: &'a Program,
     call: &Call,
@@ -60,98 +46,22 @@ pub(super) fn prepare<'a>(
             return Err(Error::Bug("one memory for two arrays".into()));
         }
     }
+    let laid_scratch = Scratch::of(kernel, call)?;
     let scratch = match like {
-        Some(other) => other.scratch.clone(),
-        None => scratch_of(program, call)?,
+        // As large as this call needs, if it is the same one.
+        Some(other) if other.scratch.bytes() >= laid_scratch.bytes => other.scratch.clone(),
+        _ => {
+            let made = Buffer::new(device, laid_scratch.bytes);
+            Arc::new(made.map_err(|error| program.explain_memory(error, || program.memory_of(call, &[], &|_| String::new())))?)
+        }
     };
     let reports = kernel.launches.iter().any(|launch| launch.arguments.contains(&Argument::Report));
     let report = if reports { Some(Buffer::new(device, REPORT_WORDS * 8)?) } else { None };
-
-    let mut values = Vec::new();
-    let mut shapes = Vec::new();
-    for (number, (launch, &function)) in kernel.launches.iter().zip(&program.functions).enumerate() {
-        let Some(grid) = grid_of(kernel, launch, call)? else { continue };
-        let first = values.len();
-        for argument in &launch.arguments {
-            values.push(value_of(argument, call, arrays, &scratch, report.as_ref())?.to_le());
-        }
-        shapes.push((number, launch, function, grid, first));
-    }
-    let mut values = values.into_boxed_slice();
-    let base = values.as_mut_ptr();
-    let launches = shapes.into_iter().map(|(number, launch, function, grid, first)| {
-        let pointers = (first..first + launch.arguments.len()).map(|at| base.wrapping_add(at).cast()).collect();
-        Laid { number, function, grid, block: launch.block, shared_bytes: launch.shared_bytes, pointers }
-    });
-    let launches = launches.collect();
-    Ok(Prepared { program, launches, _values: values, scratch, report, _arrays: std::marker::PhantomData })
-}
-
-/// The intermediate memories of a call.
-fn scratch_of(program: &Program, call: &Call) -> Result<Arc<[(Buffer, bool)]>, Error> {
-    let kernel = &program.kernel;
-    let mut sizes = Vec::with_capacity(kernel.scratch.len());
-    for scratch in &kernel.scratch {
-        let bytes = usize::try_from(scratch.bytes.evaluate(call)).ok().filter(|&bytes| isize::try_from(bytes).is_ok());
-        sizes.push(bytes.ok_or_else(|| Error::Limit {
-            kernel: kernel.name.clone(),
-            message: format!("`{}` would need {} bytes of memory", scratch.name, scratch.bytes.evaluate(call)),
-        })?);
-    }
-    let allocate = |(contract, &bytes): (&Scratch, &usize)| match Buffer::new(program.device(), bytes) {
-        Ok(buffer) => Ok((buffer, contract.zeroed)),
-        Err(error) => Err(program.explain_memory(error, || program.memory_of(call, &[], &|_| String::new()))),
-    };
-    kernel.scratch.iter().zip(&sizes).map(allocate).collect()
-}
-
-/// The grid at this call; none if it is empty.
-pub(super) fn grid_of(kernel: &Kernel, launch: &Launch, call: &Call) -> Result<Option<[u32; 3]>, Error> {
-    let mut grid = [0; 3];
-    for axis in 0..3 {
-        let extent = launch.grid[axis].evaluate(call);
-        if extent == 0 {
-            return Ok(None);
-        }
-        if !(0..=MAX_GRID[axis]).contains(&extent) {
-            let (name, entry) = (&kernel.name, &launch.entry);
-            return Err(Error::Bug(format!("`{entry}` of kernel `{name}` would have {extent} blocks along axis {axis}")));
-        }
-        grid[axis] = extent as u32;
-    }
-    Ok(Some(grid))
-}
-
-fn value_of(
-    argument: &Argument,
-    call: &Call,
-    arrays: &[(ArrayId, &Buffer)],
-    scratch: &[(Buffer, bool)],
-    report: Option<&Buffer>,
-) -> Result<u64, Error> {
-    let bug = |what: &str| Error::Bug(format!("a launch takes {what} that the call lacks"));
-    match argument {
-        Argument::Array(id) => {
-            let found = arrays.iter().find(|(array, _)| array == id).ok_or_else(|| bug("an array"))?;
-            Ok(found.1.pointer())
-        }
-        Argument::Scratch(at) => Ok(scratch.get(*at).ok_or_else(|| bug("a scratch memory"))?.0.pointer()),
-        Argument::Scalar(id) => Ok(call.scalars.get(id.index()).ok_or_else(|| bug("a scalar"))?.bits),
-        Argument::Report => Ok(report.ok_or_else(|| bug("a report"))?.pointer()),
-        Argument::Size(formula, ty) => size_value(formula, *ty, call),
-    }
-}
-
-pub(super) fn size_value(formula: &Formula, ty: Type, call: &Call) -> Result<u64, Error> {
-    let value = formula.evaluate(call);
-    match ty {
-        Type::I64 => Ok(value as u64),
-        Type::I32 => match i32::try_from(value) {
-            Ok(value) => Ok(u64::from(value as u32)),
-            Err(_) => Err(Error::Bug(format!("`{formula}` is {value}, which is no `int`"))),
-        },
-        other => Err(Error::Bug(format!("a size of type {other}"))),
-    }
+    let position = |id: ArrayId| arrays.iter().position(|&(array, _)| array == id);
+    let laid = Laid::new(program, call, laid_scratch, position, report.as_ref().map(Buffer::pointer))?;
+    let arrays = arrays.iter().map(|(_, buffer)| buffer.pointer()).collect();
+    let scalars = call.scalars.iter().map(|scalar| scalar.bits).collect();
+    Ok(Prepared { program, laid, arrays, scalars, scratch, report, _arrays: std::marker::PhantomData })
 }
 
 impl Prepared<'_> {
@@ -173,30 +83,17 @@ impl Prepared<'_> {
     /// Enqueues all but the clearing of the report: this alone may be captured, and leaves what the checks have found.
     pub(super) fn enqueue(&mut self, watched: bool) -> Result<(), Error> {
         let device = self.program.device();
-        let driver = device.enter()?;
-        for (buffer, _) in self.scratch.iter().filter(|(_, zeroed)| *zeroed) {
-            buffer.zero()?;
-        }
-        for launch in &mut self.launches {
-            let Laid { number, function, grid, block, shared_bytes, pointers } = launch;
-            let contract = &self.program.kernel.launches[*number];
-            // SAFETY: `prepare` laid out one value per argument of the contract, which `load` compared with the function's
-            // own parameters where the driver tells them; the values live in `_values`. Array memory is borrowed for 'a and
-            // as large as the call's shapes say; scratch and report memory are ours. All of it is freed in stream order or
-            // after waiting, so not before the launch is over. That the code stays within that memory is what the compiler
-            // proves or checks.
-            let launched = unsafe { driver.launch(*function, *grid, *block, *shared_bytes, device.stream(), pointers) };
-            let waited = if watched { launched.and_then(|()| driver.stream_synchronize(device.stream())) } else { launched };
-            waited.map_err(|error| error.for_launch(&contract.entry, contract.span))?;
-        }
-        Ok(())
+        let on = (&self.program.kernel, device.enter()?, device.stream());
+        // SAFETY: `prepare` has found the arrays' memory, which is borrowed for 'a, as large as the call's shapes say; intermediate
+        // and report memory are ours. All of it is freed in stream order or after waiting, so not before the launches are over.
+        unsafe { self.laid.enqueue(on, |at| self.arrays[at], &self.scalars, self.scratch.pointer(), watched) }
     }
 
     /// Waits until the device is done, then says whether a check there failed.
     pub fn finish(&self) -> Result<(), Error> {
         let kernel = &self.program.kernel;
         self.program.device().synchronize().map_err(|error| {
-            match self.launches.as_slice() {
+            match self.laid.launches.as_slice() {
                 [only] => error.for_launch(&kernel.launches[only.number].entry, kernel.launches[only.number].span),
                 _ => error,
             }

@@ -525,6 +525,12 @@ Status cuFuncSetAttribute(void *, int, int) {
     return OK;
 }
 
+Status cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *, int threads, size_t) {
+    CALL("cuOccupancyMaxActiveBlocksPerMultiprocessor", true);
+    *blocks = 2048 / threads;
+    return OK;
+}
+
 Status cuFuncGetAttribute(int *value, int attribute, void *) {
     CALL("cuFuncGetAttribute", true);
     *value = attribute == 4 ? 32 : 0;

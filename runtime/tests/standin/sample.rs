@@ -35,6 +35,8 @@ pub fn kernel() -> Kernel {
         grid: [n().div_ceil(i64::from(threads)), 1.into(), 1.into()],
         block: [threads, 1, 1],
         cluster: 1,
+        // The first one's blocks stride.
+        striding: entry == "first",
         shared_bytes,
         arguments,
         span,
