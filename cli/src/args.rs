@@ -115,6 +115,12 @@ pub struct Compile {
     /// Specialise for these extents: n=4096,m=512
     #[arg(long, value_delimiter = ',', value_name = "DIM=EXTENT")]
     pub shape: Vec<String>,
+    /// Choose the text that a call with these dims and integers gets, as run does: n=4096,k=3; it serves other calls too
+    #[arg(long, value_delimiter = ',', value_name = "NAME=VALUE", conflicts_with = "shape", allow_hyphen_values = true)]
+    pub call: Vec<String>,
+    /// With --call: one whose arrays do not all start at multiples of 16 bytes
+    #[arg(long, requires = "call")]
+    pub misaligned: bool,
     /// What to write
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cuda")]
     pub emit: Vec<Emit>,

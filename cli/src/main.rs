@@ -8,6 +8,7 @@ mod commands;
 mod cpp;
 mod devices;
 mod ending;
+mod facts;
 mod failure;
 mod files;
 mod generate;

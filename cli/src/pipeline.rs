@@ -56,6 +56,7 @@ pub fn facts(kernel: &Kernel, inputs: &Inputs) -> Facts {
 pub struct Ready {
     pub program: launch::Program,
     pub binary: Binary,
+    pub facts: Facts,
     pub plan_time: Duration,
     pub open_time: Duration,
     pub load_time: Duration,
@@ -74,14 +75,15 @@ pub fn ready(
     let device = Device::open_with(ordinal, memory)?;
     let opened = Instant::now();
     let target = device.facts().target;
-    let cuda = cuda(program, kernel, target, &facts(kernel, inputs), source)?;
+    let facts = facts(kernel, inputs);
+    let cuda = cuda(program, kernel, target, &facts, source)?;
     report::keep("kernel.cu", &cuda.source);
     let planned = Instant::now();
     let binary = compile(compiler, &cuda, target, Wanted::Binary, &[])?;
     warn(&binary);
     let compiled = Instant::now();
     let program = launch::Program::load(&device, &cuda, &binary).map_err(|error| Failure::runtime(&error, Some(source)))?;
-    Ok(Ready { program, binary, plan_time: planned - opened, open_time: opened - start, load_time: compiled.elapsed() })
+    Ok(Ready { program, binary, facts, plan_time: planned - opened, open_time: opened - start, load_time: compiled.elapsed() })
 }
 
 /// The arrays' bytes, for the device.

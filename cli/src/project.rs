@@ -13,8 +13,14 @@ use gpukc_dsl::types::Type;
 use crate::cpp::{self, Names};
 use crate::failure::Failure;
 
-/// The files: names below the project's folder, and texts.
-pub fn files(stem: &str, kernels: &[(&Kernel, Facts)], cuda: &[Cuda], targets: &[Target]) -> Result<Vec<(String, String)>, Failure> {
+/// The files: names below the project's folder, and texts. `cuda` is for the least of the targets.
+pub fn files(
+    stem: &str,
+    kernels: &[(&Kernel, Facts)],
+    cuda: &[Cuda],
+    least: Target,
+    targets: &[Target],
+) -> Result<Vec<(String, String)>, Failure> {
     let text = cuda.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
     let functions: Vec<Function> =
         kernels.iter().zip(cuda).map(|((kernel, facts), cuda)| Function::new(kernel, facts, cuda)).collect::<Result<_, _>>()?;
@@ -24,14 +30,14 @@ pub fn files(stem: &str, kernels: &[(&Kernel, Facts)], cuda: &[Cuda], targets: &
         cpp::HELPERS
     );
     for function in &functions {
-        let _ = write!(header, "\n{}{};\n", function.about, function.signature(true));
-        let _ = write!(source, "\n{} {{\n{}}}\n", function.signature(false), function.body);
+        let _ = write!(header, "\n{}{}", function.about, function.declarations());
+        let _ = write!(source, "\n{}", function.definitions());
     }
     Ok(vec![
         (format!("{stem}.cu"), text.source.to_string()),
         ("launch.h".to_owned(), header),
         ("launch.cu".to_owned(), source),
-        ("Makefile".to_owned(), makefile(stem, targets)),
+        ("Makefile".to_owned(), makefile(stem, least, targets)),
     ])
 }
 
@@ -49,8 +55,17 @@ struct IndexReport {
     int64_t index, extent;
 };
 
-// Each function returns cudaErrorInvalidValue if a condition on its sizes does not hold, and cudaErrorAssert if an index that is
-// data was out of range; `report` then says which. Launches that can report wait for their end. f16 and bf16 are bit patterns.
+// Where a kernel leaves the first such index; zero if there is none.
+struct IndexCheck {
+    unsigned long long words[4];
+};
+
+// Each function returns cudaErrorInvalidValue if a condition on its sizes does not hold. f16 and bf16 are bit patterns.
+//
+// `launch_` functions enqueue a kernel and return; graphs can capture them. Only where an index is data do they wait, and return
+// cudaErrorAssert if it was out of range; `report` then says which. For these kernels `enqueue_` does not wait, and can be captured:
+// `check` is memory of the caller's that the device can write (of cudaMallocHost or cudaMalloc) and that is zero at first. When
+// the stream is done, `read_` tells, from a copy on the host, whether an index was out of range since the memory was zeroed.
 ";
 
 const SOURCE: &str = "
@@ -69,24 +84,26 @@ struct Memory {
 }  // namespace
 ";
 
-fn makefile(stem: &str, targets: &[Target]) -> String {
-    let architectures: Vec<String> = targets
-        .iter()
-        .map(|target| {
-            let name = target.to_string();
-            format!("-gencode arch={},code={name}", name.replacen("sm_", "compute_", 1))
-        })
-        .collect();
+fn makefile(stem: &str, least: Target, targets: &[Target]) -> String {
+    let architectures: Vec<String> = targets.iter().map(Target::to_string).collect();
+    let architectures = architectures.join(" ");
+    let compute = least.to_string().replacen("sm_", "compute_", 1);
+    // Code that is made for one architecture's own instructions runs on no later one.
+    let (which, later) = match least.specific {
+        true => (format!("The text is made for {least} alone."), String::new()),
+        false => (format!("The text is made for {least} and later."), format!(" -gencode arch={compute},code={compute}")),
+    };
     format!(
         "# Builds lib{stem}.a: include launch.h, link it and the CUDA runtime. Needs nvcc, not gpukc.\n\
          NVCC ?= nvcc\n\
-         ARCHITECTURES ?= {}\n\
+         # What to build for: make ARCH='sm_80 sm_90'. {which}\n\
+         ARCH ?= {architectures}\n\
+         GENCODE = $(foreach arch,$(ARCH),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)){later}\n\
          # Nothing is contracted or approximated: the text says itself where it fuses.\n\
          OPTIONS := -std=c++17 -O3 --fmad=false --ftz=false --prec-div=true --prec-sqrt=true\n\n\
          lib{stem}.a: launch.o\n\tar rcs $@ $<\n\n\
-         launch.o: launch.cu launch.h {stem}.cu\n\t$(NVCC) $(OPTIONS) $(ARCHITECTURES) -c launch.cu -o $@\n\n\
-         .PHONY: clean\nclean:\n\trm -f launch.o lib{stem}.a\n",
-        architectures.join(" ")
+         launch.o: launch.cu launch.h {stem}.cu\n\t$(NVCC) $(OPTIONS) $(GENCODE) -c launch.cu -o $@\n\n\
+         .PHONY: clean\nclean:\n\trm -f launch.o lib{stem}.a\n"
     )
 }
 
@@ -95,26 +112,16 @@ struct Function {
     about: String,
     name: String,
     parameters: Vec<String>,
+    /// The parameters' names.
+    names: Vec<String>,
     body: String,
+    /// What its checks may report, if it has any: initialisers of array and axis.
+    sites: Option<String>,
 }
 
 /// Names that every function has or uses.
-const OURS: [&str; 14] = [
-    "stream",
-    "report",
-    "error",
-    "memory",
-    "arguments",
-    "words",
-    "sites",
-    "report_at",
-    "blocks_x",
-    "blocks_y",
-    "blocks_z",
-    "grid",
-    "block",
-    "Memory",
-];
+const OURS: [&str; 12] =
+    ["stream", "report", "check", "error", "memory", "arguments", "blocks_x", "blocks_y", "blocks_z", "grid", "block", "Memory"];
 
 /// What `int64_t`, `uint16_t` and so on an element is on the host.
 fn host(ty: Type) -> &'static str {
@@ -145,17 +152,19 @@ impl Function {
         }
         let mut names = Names::default();
         let mut pointers: Vec<(ArrayId, String)> = Vec::new();
-        let mut parameters = Vec::new();
+        let (mut parameters, mut all) = (Vec::new(), Vec::new());
         for parameter in &kernel.parameters {
             match *parameter {
                 Parameter::Scalar(id) => {
                     let name = namer.local(&kernel.scalars[id].name);
                     parameters.push(format!("{} {name}", host(kernel.scalars[id].ty)));
+                    all.push(name.clone());
                     names.scalars.insert(id, name);
                 }
                 Parameter::Array(id) => {
                     let name = namer.local(&kernel.arrays[id].name);
                     parameters.push(format!("const {}* {name}", host(kernel.arrays[id].element)));
+                    all.push(name.clone());
                     pointers.push((id, name));
                 }
             }
@@ -163,28 +172,78 @@ impl Function {
         for &id in &kernel.results {
             let name = namer.local(&kernel.arrays[id].name);
             parameters.push(format!("{}* {name}", host(kernel.arrays[id].element)));
+            all.push(name.clone());
             pointers.push((id, name));
         }
         for (id, dim) in kernel.dims.iter() {
             let name = namer.local(&dim.name);
             parameters.push(format!("int64_t {name}"));
+            all.push(name.clone());
             names.dims.insert(id, name);
         }
         let writer = Writer { kernel, facts, cuda, names: &names, pointers: &pointers };
         Ok(Function {
             about: writer.about(),
-            name: format!("launch_{}", Namer::new().fresh(&kernel.name)),
+            name: Namer::new().fresh(&kernel.name),
             parameters,
+            names: all,
             body: writer.body()?,
+            sites: writer.reports().then(|| writer.sites()),
         })
     }
 
-    fn signature(&self, declaration: bool) -> String {
-        let [stream, report] = if declaration { [" = nullptr", " = nullptr"] } else { ["", ""] };
+    fn declarations(&self) -> String {
+        match self.sites {
+            None => format!("{};\n", self.signature("launch", " = nullptr")),
+            Some(_) => format!(
+                "{};\n\n// The same, without waiting.\n{};\n{};\n",
+                self.signature("launch", " = nullptr"),
+                self.signature("enqueue", " = nullptr"),
+                self.reader(" = nullptr")
+            ),
+        }
+    }
+
+    fn definitions(&self) -> String {
+        let Some(sites) = &self.sites else { return format!("{} {{\n{}}}\n", self.signature("launch", ""), self.body) };
+        let reading = format!(
+            "    static const struct {{\n        const char* array;\n        int axis;\n    }} sites[] = {{{sites}}};\n    \
+             const unsigned long long* words = check.words;\n    \
+             if (words[0] == 0) return false;\n    \
+             if (report && words[1] < sizeof sites / sizeof *sites) {{\n        \
+             *report = {{sites[words[1]].array, sites[words[1]].axis, int64_t(words[2]), int64_t(words[3])}};\n    }}\n    \
+             return true;\n"
+        );
+        let name = &self.name;
+        let arguments: String = self.names.iter().map(|name| format!("{name}, ")).collect();
+        let waiting = format!(
+            "    gpukc_host::Memory memory(stream);\n    \
+             IndexCheck check = {{}};\n    \
+             cudaError_t error = memory.take(sizeof check);\n    \
+             if (error == cudaSuccess) error = cudaMemsetAsync(memory.at, 0, sizeof check, stream);\n    \
+             if (error == cudaSuccess) error = enqueue_{name}({arguments}(IndexCheck*)memory.at, stream);\n    \
+             if (error == cudaSuccess) error = cudaMemcpyAsync(&check, memory.at, sizeof check, cudaMemcpyDeviceToHost, stream);\n    \
+             if (error == cudaSuccess) error = cudaStreamSynchronize(stream);\n    \
+             return error == cudaSuccess && read_{name}(check, report) ? cudaErrorAssert : error;\n"
+        );
+        [(self.signature("enqueue", ""), &self.body), (self.reader(""), &reading), (self.signature("launch", ""), &waiting)]
+            .map(|(signature, body)| format!("{signature} {{\n{body}}}\n"))
+            .join("\n")
+    }
+
+    /// `launch_NAME` or `enqueue_NAME`. `default` follows what may be left out.
+    fn signature(&self, verb: &str, default: &str) -> String {
         let mut all = self.parameters.clone();
-        all.push(format!("cudaStream_t stream{stream}"));
-        all.push(format!("IndexReport* report{report}"));
-        format!("cudaError_t {}(\n    {})", self.name, all.join(",\n    "))
+        let stream = format!("cudaStream_t stream{default}");
+        match verb {
+            "enqueue" => all.extend(["IndexCheck* check".to_owned(), stream]),
+            _ => all.extend([stream, format!("IndexReport* report{default}")]),
+        }
+        format!("cudaError_t {verb}_{}(\n    {})", self.name, all.join(",\n    "))
+    }
+
+    fn reader(&self, default: &str) -> String {
+        format!("bool read_{}(const IndexCheck& check, IndexReport* report{default})", self.name)
     }
 }
 
@@ -210,26 +269,32 @@ impl Writer<'_> {
         gpukc_codegen::emit::comment(&lines)
     }
 
+    /// Whether it has checks of indices.
+    fn reports(&self) -> bool {
+        self.cuda.launches.iter().any(|launch| launch.arguments.contains(&Argument::Report))
+    }
+
+    fn sites(&self) -> String {
+        let sites = self.cuda.sites.iter().map(|site| format!("{{\"{}\", {}}}", site.array.escape_default(), site.axis));
+        sites.collect::<Vec<_>>().join(", ")
+    }
+
     fn body(&self) -> Result<String, Failure> {
         let mut out = String::new();
         self.conditions(&mut out)?;
-        let reports = self.cuda.launches.iter().any(|launch| launch.arguments.contains(&Argument::Report));
         out += "    cudaError_t error = cudaSuccess;\n";
-        if reports || !self.cuda.scratch.is_empty() {
-            self.memory(reports, &mut out)?;
+        if !self.cuda.scratch.is_empty() {
+            self.memory(&mut out)?;
         }
         for launch in &self.cuda.launches {
             self.launch(launch, &mut out)?;
-        }
-        if reports {
-            self.report(&mut out);
         }
         out += "    return error;\n";
         Ok(out)
     }
 
-    /// Scratch memory in pieces that start at multiples of 256 bytes, then the report, in one allocation.
-    fn memory(&self, reports: bool, out: &mut String) -> Result<(), Failure> {
+    /// Scratch memory in pieces that start at multiples of 256 bytes, in one allocation.
+    fn memory(&self, out: &mut String) -> Result<(), Failure> {
         out.push_str("    gpukc_host::Memory memory(stream);\n");
         let mut end = "0".to_owned();
         for (number, scratch) in self.cuda.scratch.iter().enumerate() {
@@ -237,20 +302,10 @@ impl Writer<'_> {
             let _ = writeln!(out, "    const int64_t scratch_{number} = {end};");
             end = format!("scratch_{number} + (bytes_{number} + 255) / 256 * 256");
         }
-        let _ = writeln!(out, "    const int64_t report_at = {end};");
-        let _ =
-            writeln!(out, "    if ((error = memory.take(report_at + {})) != cudaSuccess) return error;", if reports { 32 } else { 0 });
-        let zero = |out: &mut String, at: &str, bytes: &str| {
-            let _ = writeln!(
-                out,
-                "    if ((error = cudaMemsetAsync((char*)memory.at + {at}, 0, {bytes}, stream)) != cudaSuccess) return error;"
-            );
-        };
+        let _ = writeln!(out, "    if ((error = memory.take({end})) != cudaSuccess) return error;");
         for (number, _) in self.cuda.scratch.iter().enumerate().filter(|(_, scratch)| scratch.zeroed) {
-            zero(out, &format!("scratch_{number}"), &format!("size_t(bytes_{number})"));
-        }
-        if reports {
-            zero(out, "report_at", "32");
+            let zero = format!("cudaMemsetAsync((char*)memory.at + scratch_{number}, 0, size_t(bytes_{number}), stream)");
+            let _ = writeln!(out, "    if ((error = {zero}) != cudaSuccess) return error;");
         }
         Ok(())
     }
@@ -326,28 +381,10 @@ impl Writer<'_> {
                 name.map(|name| ("const void*", name)).ok_or_else(|| Failure::bug("a launch takes an array that no caller gives"))
             }
             Argument::Scratch(number) => Ok(("const void*", format!("(char*)memory.at + scratch_{number}"))),
-            Argument::Report => Ok(("const void*", "(char*)memory.at + report_at".to_owned())),
+            Argument::Report => Ok(("const void*", "check".to_owned())),
             Argument::Scalar(id) => Ok((host(self.kernel.scalars[*id].ty), self.names.scalars.get(id).cloned().unwrap_or_default())),
             Argument::Size(formula, Type::I32) => Ok(("int", format!("int({})", self.size(formula)?))),
             Argument::Size(formula, _) => Ok(("long long", self.size(formula)?)),
         }
-    }
-
-    fn report(&self, out: &mut String) {
-        out.push_str(
-            "    unsigned long long words[4] = {};\n    \
-             error = cudaMemcpyAsync(words, (char*)memory.at + report_at, sizeof words, cudaMemcpyDeviceToHost, stream);\n    \
-             if (error == cudaSuccess) error = cudaStreamSynchronize(stream);\n    \
-             if (error == cudaSuccess && words[0] != 0) {\n",
-        );
-        let sites: Vec<String> =
-            self.cuda.sites.iter().map(|site| format!("{{\"{}\", {}}}", site.array.escape_default(), site.axis)).collect();
-        let _ = writeln!(out, "        static const struct {{\n            const char* array;\n            int axis;");
-        let _ = writeln!(out, "        }} sites[] = {{{}}};", sites.join(", "));
-        out.push_str(
-            "        if (report && words[1] < sizeof sites / sizeof *sites) {\n            \
-             *report = {sites[words[1]].array, sites[words[1]].axis, int64_t(words[2]), int64_t(words[3])};\n        }\n        \
-             error = cudaErrorAssert;\n    }\n",
-        );
     }
 }

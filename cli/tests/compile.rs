@@ -56,6 +56,33 @@ fn one_text_for_all_kernels_of_a_file() {
 }
 
 #[test]
+fn the_text_of_a_call() {
+    let place = Place::new();
+    place.file(
+        "t.gk",
+        "kernel copy(k: i32, a: f32, x: f32[m, n]) -> y: f32[n, m] { y[j, i] = if i < (k as i64) { a } else { x[i, j] }; }\n",
+    );
+    let text = |arguments: &[&str]| place.run(&[&["compile", "t.gk"], arguments].concat()).expect(0, &[]).out;
+    let aligned = text(&["--call", "m=4096,n=4096"]);
+    // Not spelled into it; the same for calls alike; another one where less is known.
+    assert!(!aligned.contains("4096") && aligned == text(&["--call", "m=8192,n=2048,k=-3"]), "{aligned}");
+    assert_ne!(text(&["--call", "m=4096,n=4096", "--misaligned"]), aligned);
+    // Indices beyond 31 bits are of the wide type.
+    let wide = text(&["--call", "m=1_000_000,n=100_000"]);
+    assert!(wide.contains("long long") && wide != aligned, "{wide}");
+    let fails = |arguments: &[&str], words: &[&str]| {
+        place.run(&[&["compile", "t.gk"], arguments].concat()).expect(2, words);
+    };
+    fails(&["--call", "m=1"], &["kernel `copy` also has n", "--kernel"]);
+    fails(&["--call", "m=1,n=1,a=2"], &["no integer `a`", "it has m, n, k"]);
+    fails(&["--call", "m=1,n=1,m=2"], &["`m` twice"]);
+    fails(&["--call", "m=-1,n=1"], &["m=-1", "0 or more"]);
+    fails(&["--call", "m=1,n=1,k=x"], &["k=x", "no integer"]);
+    fails(&["--call", "m=1,n=1", "--shape", "m=1"], &["cannot be used with"]);
+    fails(&["--misaligned"], &["--call"]);
+}
+
+#[test]
 fn lines_of_the_program() {
     let place = Place::new();
     place.file("scale.gk", SCALE);
@@ -104,7 +131,20 @@ fn a_project_compiles_without_gpukc() {
     names.sort();
     assert_eq!(names, ["Makefile", "launch.cu", "launch.h", "several.cu"]);
     let makefile = read(&place, "out/several/Makefile");
-    assert!(makefile.contains("arch=compute_80,code=sm_80") && makefile.contains("arch=compute_90a,code=sm_90a"), "{makefile}");
+    assert!(makefile.contains("ARCH ?= sm_80 sm_90a\n"), "{makefile}");
+    let options = |arguments: &[&str]| {
+        let folder = place.path("out/several");
+        let output = Command::new("make").args(["-n", "-B"]).args(arguments).current_dir(folder).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let later = "-gencode arch=compute_80,code=compute_80 ";
+    for (arguments, words) in [
+        (&[][..], ["-gencode arch=compute_80,code=sm_80 ", "-gencode arch=compute_90a,code=sm_90a ", later]),
+        (&["ARCH=sm_89 sm_120"], ["-gencode arch=compute_89,code=sm_89 ", "-gencode arch=compute_120,code=sm_120 ", later]),
+    ] {
+        let made = options(arguments);
+        assert!(words.iter().all(|word| made.contains(word)), "{made}");
+    }
     assert!(makefile.contains("--fmad=false"));
     let header = read(&place, "out/several/launch.h");
     for words in ["// Grows.", "cudaError_t launch_grow(", "// x: f32[m]", "double a", "bool flag", "int64_t m", "// where "] {
@@ -124,6 +164,80 @@ fn a_project_compiles_without_gpukc() {
     compiler.args(["-std=c++17", "-Wall", "-Wno-unused-function", "-Werror", "-fsyntax-only", "-I.", "-x", "c++", "launch.cu"]);
     let output = compiler.current_dir(place.path("out/several")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What the launchers do, on a runtime that only notes what it is asked for.
+const DRIVEN: &str = r#"
+#include <cstdio>
+#include <cstring>
+#include "launch.cu"
+static int waits, launches;
+static unsigned long long found[4];
+cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t) { *at = new char[bytes]; return cudaSuccess; }
+cudaError_t cudaFreeAsync(void* at, cudaStream_t) { delete[] (char*)at; return cudaSuccess; }
+cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { memset(at, value, bytes); return cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { waits++; return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, size_t, cudaStream_t) {
+    launches++;
+    // The check is the only argument that points to four words of ours.
+    if (found[0] && function == (const void*)pick) memcpy(*(void**)arguments[3], found, sizeof found);
+    return cudaSuccess;
+}
+int main() {
+    float x[4], y[4];
+    int at[4];
+    IndexCheck check = {};
+    IndexReport report = {};
+    cudaError_t results[5];
+    results[0] = enqueue_pick(at, x, y, 4, 4, &check, nullptr);
+    bool none = read_pick(check, &report);
+    const unsigned long long bad[4] = {1, 0, 7, 4};
+    memcpy(found, bad, sizeof bad);
+    results[1] = enqueue_pick(at, x, y, 4, 4, &check, nullptr);
+    int before = waits;
+    bool some = read_pick(check, &report);
+    printf("%d %d %d %s %d %lld %lld\n", before, none, some, report.array, report.axis, (long long)report.index, (long long)report.extent);
+    results[2] = launch_pick(at, x, y, 4, 4, nullptr, &report);
+    memset(found, 0, sizeof found);
+    results[3] = launch_pick(at, x, y, 4, 4);
+    results[4] = launch_pick(at, x, y, -1, 4);
+    printf("%d %d %d %d %d\n", results[0], results[1], results[2], results[3], results[4]);
+    int launched = launches;
+    printf("%d %d", waits, launch_fixed(x, y, 4) == cudaSuccess);
+    printf(" %d %d\n", launch_fixed(x, y, 5) == cudaErrorInvalidValue, launches - launched);
+}
+"#;
+
+#[test]
+fn a_project_waits_only_where_it_must() {
+    let place = Place::new();
+    let text = "kernel pick(at: i32[n], x: f32[m]) -> y: f32[n] { y[i] = x[at[i]]; }
+        kernel fixed(x: f32[k]) -> y: f32[k] { y[i] = 2.0 * x[i]; }\n";
+    place.file("p.gk", text);
+    place.run(&["compile", "p.gk", "--emit", "project", "--shape", "k=4", "-o", "out"]).expect(0, &[]);
+    let header = read(&place, "out/p/launch.h");
+    assert!(header.contains("enqueue_pick(") && !header.contains("enqueue_fixed("), "{header}");
+    // The text is for that extent.
+    let cuda = read(&place, "out/p/p.cu");
+    assert!(cuda.contains("fixed(") && !cuda.contains("long long k") && !cuda.contains("int k"), "{cuda}");
+    let entries = cuda.lines().filter(|line| line.contains("__global__"));
+    let declared = entries.map(|line| line.split(") ").nth(1).unwrap().split('(').next().unwrap());
+    let declared: String = declared.map(|name| format!("extern \"C\" void {name}(...) {{}}\n")).collect();
+    fs::write(place.path("out/p/p.cu"), declared).unwrap();
+    fs::write(place.path("out/p/cuda_runtime.h"), RUNTIME).unwrap();
+    fs::write(place.path("out/p/driven.cpp"), DRIVEN).unwrap();
+    let mut compiler = Command::new("g++");
+    compiler.args(["-std=c++17", "-Wall", "-Wno-unused-function", "-I.", "driven.cpp", "-o", "driven"]);
+    let output = compiler.current_dir(place.path("out/p")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(place.path("out/p/driven")).output().unwrap();
+    // `cudaErrorAssert` is 2 in the stand-in, `cudaErrorInvalidValue` 1.
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 0 1 x 0 7 4\n0 0 2 0 1\n2 1 1 1\n");
 }
 
 #[test]

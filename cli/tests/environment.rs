@@ -92,6 +92,33 @@ fn a_whole_machine() {
     assert!(!doctor.out.contains("missing") && !doctor.out.contains("limit"), "{doctor:#?}");
 }
 
+/// Calls of many shapes get few texts: `--stats` says which one a call has got and whether it was compiled, and `compile --call`
+/// shows that very text.
+#[test]
+fn many_shapes_few_texts() {
+    let place = Place::new();
+    let text = "kernel rows(k: i64, x: f32[m, n]) -> y: f32[m] where k >= 0, k < n { y[i] = sum[j in k..n] x[i, j]; }\n";
+    fs::write(place.path("rows.gk"), text).unwrap();
+    let (mut texts, mut compiled) = (std::collections::BTreeSet::new(), 0);
+    for step in 0..24 {
+        let (m, n, k) = (1 + step * 5 % 7, 8 + step * 67, step % 3);
+        let (x, scalar) = (format!("x=ones:{m}x{n}"), format!("k={k}"));
+        let call = ["run", "rows.gk", "--device", "cuda", "--in", &x, "--in", &scalar, "--stats", "stats.json"];
+        place.run(Driver::Whole, &[], &call).expect(0, &[]);
+        let stats: serde_json::Value = serde_json::from_str(&fs::read_to_string(place.path("stats.json")).unwrap()).unwrap();
+        let text = stats["variant"]["text"].as_str().unwrap().to_owned();
+        assert_eq!((&stats["variant"]["aligned"], &stats["variant"]["narrow"]), (&true.into(), &true.into()), "{stats}");
+        // A text is compiled when it is met first.
+        let new = texts.insert(text.clone());
+        assert_eq!(stats["variants_compiled"], u32::from(new), "{stats}");
+        compiled += u32::from(new);
+        let sizes = format!("m={m},n={n},k={k}");
+        let shown = place.run(Driver::Whole, &[], &["compile", "rows.gk", "--arch", "native", "--call", &sizes]).expect(0, &[]).out;
+        assert_eq!(blake3::hash(shown.as_bytes()).to_hex()[..16], *text, "{sizes}");
+    }
+    assert!((2..=6).contains(&compiled) && place.compilations() == compiled as usize, "{compiled} texts");
+}
+
 /// What is missing; the settings that make it so; exit status and words of `run --device cuda`; words of `doctor`.
 type Case<'a> = (Driver, &'a [(&'a str, &'a str)], i32, &'a [&'a str], &'a [&'a str]);
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::files::{self, Files};
 use crate::load::{self, Loaded};
 use crate::progress::Progress;
-use crate::{inputs, output, pipeline, project, report};
+use crate::{facts, output, pipeline, project, report};
 
 /// A file to write, by its name below the folder.
 struct Product {
@@ -48,7 +48,7 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
         return Ok(());
     }
     let kernels = kernels(&loaded, &args.kernel)?;
-    let kernels = with_facts(kernels, &args.shape)?;
+    let kernels = facts::of(kernels, &args.shape, &args.call, args.misaligned)?;
     let needs_nvrtc =
         emit.iter().any(|emit| matches!(emit, Emit::Ptx | Emit::Cubin | Emit::Fatbin)) && args.stop_after != Some(Stage::Cuda);
     let targets = targets(&args.arch, needs_nvrtc)?;
@@ -147,35 +147,6 @@ fn native() -> Result<Target, Failure> {
     }
 }
 
-/// `--shape n=4096,m=512`: dims by name, spelled into the text. Each must be a dim of some kernel.
-fn with_facts<'a>(kernels: Vec<&'a Kernel>, shape: &[String]) -> Result<Vec<(&'a Kernel, Known)>, Failure> {
-    let mut all: Vec<(&Kernel, Known)> = kernels.into_iter().map(|kernel| (kernel, Known::default())).collect();
-    for part in shape {
-        let (name, extent) = inputs::split("--shape", part, "EXTENT")?;
-        let extent = extent.replace('_', "").parse::<i64>().ok().filter(|&extent| extent >= 0);
-        let extent = extent.ok_or_else(|| Failure::usage(format!("--shape {part}: an extent is a number, 0 or more")))?;
-        let mut found = false;
-        for (kernel, facts) in &mut all {
-            if let Some((id, _)) = kernel.dims.iter().find(|(_, dim)| dim.name == name) {
-                if facts.literal.insert(id, extent).is_some() {
-                    return Err(Failure::usage(format!("--shape gives `{name}` twice")));
-                }
-                found = true;
-            }
-        }
-        if !found {
-            let has = |kernel: &Kernel| {
-                let names: Vec<&str> = kernel.dims.iter().map(|(_, dim)| dim.name.as_str()).collect();
-                let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                format!("kernel `{}` has no dim `{name}`; it has {there}", kernel.name)
-            };
-            let all: Vec<String> = all.iter().map(|(kernel, _)| has(kernel)).collect();
-            return Err(Failure::usage(format!("--shape {part}: {}", all.join("; "))));
-        }
-    }
-    Ok(all)
-}
-
 impl Job<'_> {
     /// The text of all kernels.
     fn cuda(&self, target: Target) -> Result<Vec<Cuda>, Failure> {
@@ -253,7 +224,7 @@ impl Job<'_> {
     /// A folder that builds without gpukc. Its one text is that for the least of the targets, which the others run too.
     fn project(&self, targets: &[Target], stem: &str) -> Result<Vec<Product>, Failure> {
         let least = targets.iter().min().copied().ok_or_else(|| Failure::bug("no architecture"))?;
-        let files = project::files(stem, &self.kernels, &self.cuda(least)?, targets)?;
+        let files = project::files(stem, &self.kernels, &self.cuda(least)?, least, targets)?;
         let product =
             |(name, text): (String, String)| Product { name: format!("{stem}/{name}"), bytes: text.into_bytes(), text: true };
         Ok(files.into_iter().map(product).collect())
