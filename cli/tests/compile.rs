@@ -66,7 +66,10 @@ fn the_text_of_a_call() {
     let aligned = text(&["--call", "m=4096,n=4096"]);
     // Not spelled into it; the same for calls alike; another one where less is known.
     assert!(!aligned.contains("4096") && aligned == text(&["--call", "m=8192,n=2048,k=-3"]), "{aligned}");
-    assert_ne!(text(&["--call", "m=4096,n=4096", "--misaligned"]), aligned);
+    place.file("rows.gk", "kernel rows(x: f32[m, n]) -> y: f32[m] { y[i] = sum[j] x[i, j]; }\n");
+    let rows =
+        |arguments: &[&str]| place.run(&[&["compile", "rows.gk", "--call", "m=64,n=1024"], arguments].concat()).expect(0, &[]).out;
+    assert_ne!(rows(&["--misaligned"]), rows(&[]));
     // Indices beyond 31 bits are of the wide type.
     let wide = text(&["--call", "m=1_000_000,n=100_000"]);
     assert!(wide.contains("long long") && wide != aligned, "{wide}");
@@ -184,8 +187,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) { waits++; return cudaSuccess; }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, size_t, cudaStream_t) {
     launches++;
-    // The check is the only argument that points to four words of ours.
-    if (found[0] && function == (const void*)pick) memcpy(*(void**)arguments[3], found, sizeof found);
+    if (found[0] && function == (const void*)pick) memcpy(*(void**)arguments[CHECK], found, sizeof found);
     return cudaSuccess;
 }
 int main() {
@@ -231,8 +233,12 @@ fn a_project_waits_only_where_it_must() {
     fs::write(place.path("out/p/p.cu"), declared).unwrap();
     fs::write(place.path("out/p/cuda_runtime.h"), RUNTIME).unwrap();
     fs::write(place.path("out/p/driven.cpp"), DRIVEN).unwrap();
+    // Which argument the kernel reports to.
+    let launcher = read(&place, "out/p/launch.cu");
+    let before = launcher.split(" = check;").next().unwrap();
+    let number = before.rsplit("argument_").next().unwrap();
     let mut compiler = Command::new("g++");
-    compiler.args(["-std=c++17", "-Wall", "-Wno-unused-function", "-I.", "driven.cpp", "-o", "driven"]);
+    compiler.args(["-std=c++17", "-Wall", "-Wno-unused-function", "-I.", &format!("-DCHECK={number}"), "driven.cpp", "-o", "driven"]);
     let output = compiler.current_dir(place.path("out/p")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let output = Command::new(place.path("out/p/driven")).output().unwrap();

@@ -97,7 +97,8 @@ fn a_whole_machine() {
 #[test]
 fn many_shapes_few_texts() {
     let place = Place::new();
-    let text = "kernel rows(k: i64, x: f32[m, n]) -> y: f32[m] where k >= 0, k < n { y[i] = sum[j in k..n] x[i, j]; }\n";
+    let text =
+        "kernel rows(k: i64, x: f32[m, n]) -> y: f32[m] where k >= 0, k < n { y[i] = sum[j] if j < k { x[i, j] } else { 0.0 }; }\n";
     fs::write(place.path("rows.gk"), text).unwrap();
     let (mut texts, mut compiled) = (std::collections::BTreeSet::new(), 0);
     for step in 0..24 {
@@ -116,7 +117,7 @@ fn many_shapes_few_texts() {
         let shown = place.run(Driver::Whole, &[], &["compile", "rows.gk", "--arch", "native", "--call", &sizes]).expect(0, &[]).out;
         assert_eq!(blake3::hash(shown.as_bytes()).to_hex()[..16], *text, "{sizes}");
     }
-    assert!((2..=6).contains(&compiled) && place.compilations() == compiled as usize, "{compiled} texts");
+    assert!((2..=8).contains(&compiled) && place.compilations() == compiled as usize, "{compiled} texts");
 }
 
 /// What is missing; the settings that make it so; exit status and words of `run --device cuda`; words of `doctor`.
