@@ -211,6 +211,10 @@ impl Speller<'_> {
     }
 
     fn unary(&self, op: &str, a: &Expr) -> String {
+        // The address of what a cast pointer points to is that pointer.
+        if let ("&", Expr::Wide(ty, lanes, array, index)) = (op, a) {
+            return self.wide(*ty, *lanes, array, index).trim_start_matches('*').to_string();
+        }
         let operand = self.tight(a, UNARY);
         if op == "-" && operand.starts_with('-') { format!("-({operand})") } else { format!("{op}{operand}") }
     }

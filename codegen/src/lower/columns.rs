@@ -22,6 +22,10 @@ use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 
+/// Blocks that should be resident at once: the registers that this leaves hold all loads that are to be in flight (sums of the columns
+/// of 65536×128 on an H200: 11.7 to 10.0 µs, of 1048576×16: 20.6 to 17.1 µs).
+const RESIDENT: u32 = 2;
+
 /// Lowers a reduction along a strided dimension.
 pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     for &number in &group.statements {
@@ -104,6 +108,7 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
     lowering.end_launch(&suffix, "columns", notes, [grid, 1.into(), 1.into()], threads);
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.slices as u32;
+        launch.resident = Some(RESIDENT);
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ use crate::walk;
 const THREADS: u32 = 256;
 /// Fewer points than this are spread over as many threads as there are: nothing but latency counts.
 const FEW_POINTS: i64 = 1 << 16;
+/// Below this cost an element's arithmetic needs few registers.
+const LIGHT: u32 = 8;
 /// Most arrays whose packs a thread holds.
 const MOST_ALONG: usize = 24;
 /// Most blocks of a grid-stride launch: more only cost scheduling.
@@ -144,7 +146,7 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
     }
     let unroll = if along.len() <= 1 { 2 } else { 1 };
     // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
-    let threads = if widest <= 2 { 2 * THREADS } else { THREADS };
+    let threads = if widest <= 2 && walk::cost(kernel, statement.value) < LIGHT { 2 * THREADS } else { THREADS };
     Some(Wide { lanes: (16 / widest as u32).max(1), unroll, threads, along })
 }
 

@@ -50,6 +50,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
             lowering.push(Node::Barrier);
         }
     }
+    let alone = row.held.len() <= 1 && statements.iter().all(|statement| reads_only_rows(lowering, statement, &row));
     let suffix = if statements.len() == lowering.kernel.statements.len() {
         String::new()
     } else {
@@ -64,13 +65,22 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     lowering.end_launch(&suffix, "rows", layout.notes(), [blocks, 1.into(), 1.into()], [layout.threads() as u32, 1, 1]);
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.blocks() as u32;
-        launch.resident = layout.resident();
+        launch.resident = layout.resident(alone);
     }
     Ok(())
 }
 
 fn in_memory(lowering: &Lowering, array: ArrayId) -> bool {
     matches!(lowering.places.of(array), Place::Memory | Place::Scratch(_))
+}
+
+/// Whether everything that a statement reads from memory is a row that the threads hold.
+fn reads_only_rows(lowering: &Lowering, statement: &Statement, row: &Row) -> bool {
+    let kernel = lowering.kernel;
+    walk::reads(kernel, statement.value).iter().all(|read| match &kernel.exprs[*read].kind {
+        ExprKind::Read { array, .. } => !in_memory(lowering, *array) || row.held.iter().any(|held| held.array == *array),
+        _ => true,
+    })
 }
 
 fn reads(lowering: &Lowering, statement: &Statement, wanted: ArrayId) -> bool {

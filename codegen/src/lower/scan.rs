@@ -27,6 +27,9 @@ use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 use crate::size;
 use crate::walk;
 
+/// Blocks that should be resident at once where accumulators are small: while some wait, others load (2^28 f32 on an H200: 6 blocks
+/// 826 µs, 7 blocks 779 µs).
+const RESIDENT: u32 = 7;
 /// Threads of a block: eight warps of four rows each.
 const THREADS: u32 = 256;
 
@@ -188,6 +191,10 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
     let suffix = super::map::suffix(lowering, statement);
     let grid = [rows.times(shape.blocks()), 1.into(), 1.into()];
     lowering.end_launch(&suffix, "scan", notes(published.is_some()), grid, [THREADS, 1, 1]);
+    let small = reduction.accumulator_bytes() <= 4 && lowering.facts.narrow;
+    if let Some(launch) = lowering.plan.launches.last_mut().filter(|_| small && published.is_some()) {
+        launch.resident = Some(RESIDENT);
+    }
     Ok(())
 }
 

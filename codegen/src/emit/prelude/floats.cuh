@@ -151,8 +151,8 @@ __device__ __forceinline__ float minimum(float a, float b) {
 }
 
 __device__ __forceinline__ double minimum(double a, double b) {
-    if (a == b) return bits_double(double_bits(a) | double_bits(b));
-    return a < b || a != a ? a : b;
+    double other = a < b || a != a ? a : b;
+    return a == b ? bits_double(double_bits(a) | double_bits(b)) : other;
 }
 
 // The larger of two. Of floats: NaN if either is, and +0 above -0.
@@ -173,8 +173,8 @@ __device__ __forceinline__ float maximum(float a, float b) {
 }
 
 __device__ __forceinline__ double maximum(double a, double b) {
-    if (a == b) return bits_double(double_bits(a) & double_bits(b));
-    return a > b || a != a ? a : b;
+    double other = a > b || a != a ? a : b;
+    return a == b ? bits_double(double_bits(a) & double_bits(b)) : other;
 }
 
 __device__ __forceinline__ f16 minimum_f16(f16 a, f16 b) {

@@ -234,3 +234,43 @@ __device__ T last_of_scan(long long count, T identity, Combine combine, Step ste
     }
     return block_of_scan(4096 * block, (int)(count - 4096 * block), false, before, identity, combine, step);
 }
+
+// A pack that no other block asks for: the level-2 cache may give its line up first.
+template <class T, int N> __device__ __forceinline__ Pack<T, N> load_once(const Pack<T, N>* from) {
+#if defined(__CUDA_ARCH__)
+    constexpr int BYTES = sizeof(Pack<T, N>);
+    Pack<T, N> pack;
+    if constexpr (BYTES % 16 == 0) {
+        #pragma unroll
+        for (int word = 0; word < BYTES / 16; word++) {
+            ((int4*)&pack)[word] = __ldcs((const int4*)from + word);
+        }
+    } else if constexpr (BYTES == 8) {
+        *(int2*)&pack = __ldcs((const int2*)from);
+    } else {
+        *(int*)&pack = __ldcs((const int*)from);
+    }
+    return pack;
+#else
+    return *from;
+#endif
+}
+
+// The same for a pack that is written.
+template <class T, int N> __device__ __forceinline__ void store_once(Pack<T, N>* to, Pack<T, N> pack) {
+#if defined(__CUDA_ARCH__)
+    constexpr int BYTES = sizeof(Pack<T, N>);
+    if constexpr (BYTES % 16 == 0) {
+        #pragma unroll
+        for (int word = 0; word < BYTES / 16; word++) {
+            __stcs((int4*)to + word, ((const int4*)&pack)[word]);
+        }
+    } else if constexpr (BYTES == 8) {
+        __stcs((int2*)to, *(const int2*)&pack);
+    } else {
+        __stcs((int*)to, *(const int*)&pack);
+    }
+#else
+    *to = pack;
+#endif
+}

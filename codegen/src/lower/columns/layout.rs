@@ -18,6 +18,8 @@ pub const ACCUMULATORS: i64 = 128;
 const THREADS: i64 = 256;
 /// Fewer blocks than this do not keep a large device's memory busy; a cluster then shares the accumulators of a block of rows.
 const FEW_BLOCKS: i64 = 256;
+/// Fewer terms than this are not worth a cluster.
+const SHORT: i64 = 1024;
 /// Blocks of such a cluster.
 const SLICES: i64 = 8;
 /// Most accumulators that a thread keeps in registers.
@@ -64,7 +66,8 @@ impl Layout {
         let reach = [1, 4, 16, 32, 64].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
         // A warp reads a few whole lines of memory, of narrow matrices several rows.
         let narrowest = [4, 8, 16].into_iter().find(|across| facts.below(width, across * lanes + 1)).unwrap_or(32);
-        let few = reach == ACCUMULATORS && facts.below(&blocks(narrowest * lanes), FEW_BLOCKS);
+        let long = !facts.below(&level.terms, SHORT);
+        let few = reach == ACCUMULATORS && long && facts.below(&blocks(narrowest * lanes), FEW_BLOCKS);
         let slices = if few && lowering.target.capability >= 90 { SLICES } else { 1 };
         let held = reach / slices;
         if held <= 4 {

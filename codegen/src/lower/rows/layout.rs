@@ -63,10 +63,17 @@ impl Layout {
             Layout::Registers { groups, .. } | Layout::Reload { groups } => groups * ACCUMULATORS,
         }
     }
-    /// Blocks that should be resident at once: with more, the registers that are left hold too few loads in flight (layernorm of
-    /// 4096×4096 on an H200: 10 blocks 38.9 µs, 8 blocks 36.4 µs).
-    pub fn resident(self) -> Option<u32> {
-        matches!(self, Layout::Registers { groups: 1, .. }).then_some(8)
+    /// Blocks that should be resident at once, where `alone` says that nothing but the row is read. More leave too few registers for
+    /// loads in flight, fewer leave multiprocessors idle at barriers. On an H200: layernorm 4096×4096, 10 blocks 38.9 µs, 8 blocks
+    /// 36.4 µs; layernorm 128×131072, 2 blocks 55.3 µs, as many as fit 58.8 µs; softmax 128×131072, 3 blocks 50.8 µs, 2 blocks 54.1 µs.
+    pub fn resident(self, alone: bool) -> Option<u32> {
+        match self {
+            Layout::Registers { groups: 1, .. } => Some(8),
+            Layout::Registers { groups: 4, .. } if alone => Some(3),
+            Layout::Registers { groups: 4, .. } => Some(2),
+            Layout::Lanes { .. } => Some(5),
+            _ => None,
+        }
     }
     pub fn rows_per_block(self) -> i64 {
         if let Layout::Lanes { lanes, .. } = self { self.threads() / lanes } else { 1 }

@@ -160,7 +160,8 @@ impl Outputs<'_> {
             let first = self.block.first.clone() + at.clone() * int(128);
             let pack = lowering.variable(&wish, CudaType::Pack(element, 4), None);
             let (_, offset) = self.first_place(lowering, first.clone())?;
-            let store = Node::Assign(Expr::Wide(element, 4, Box::new(pointer.clone()), Box::new(offset)), pack.clone());
+            let place = Expr::Unary("&", Box::new(Expr::Wide(element, 4, Box::new(pointer.clone()), Box::new(offset))));
+            let store = Node::Call("store_once".into(), vec![place, pack.clone()]);
             let values = self.scanned.values.clone().at(at);
             let of_quad = |quad: Expr| self.reduction.combine(before.clone(), values.clone().at(quad));
             if !self.is_exclusive() {

@@ -13,7 +13,7 @@ use crate::lower::context::Lowering;
 use crate::lower::place::Place;
 use crate::lower::read::access;
 use crate::lower::reduction::Reduction;
-use crate::plan::{CudaType, Expr, Node, int};
+use crate::plan::{CudaType, Expr, Node, call, int};
 use crate::walk;
 
 /// Most arrays whose packs a lane holds next to the terms.
@@ -87,8 +87,8 @@ fn in_packs(
                 return Err(Error::Bug("an array's element is none".into()));
             };
             let [offset] = <[Expr; 1]>::try_from(offset).map_err(|_| Error::Bug("an element with several offsets".into()))?;
-            let access = Expr::Wide(*element, 4, pointer, Box::new(offset));
-            lowering.push(Node::Assign(pack.clone().at(at.clone()), access));
+            let place = Expr::Unary("&", Box::new(Expr::Wide(*element, 4, pointer, Box::new(offset))));
+            lowering.push(Node::Assign(pack.clone().at(at.clone()), call("load_once", vec![place])));
         }
         Ok(())
     })?;
