@@ -5,7 +5,7 @@
 
 use gpukc_dsl::ast::{File, Item};
 use gpukc_dsl::parser::{self, words};
-use gpukc_dsl::source::{Position, Source, Span as Place};
+use gpukc_dsl::source::{Source, Span as Place};
 use gpukc_tokens::Text;
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree, extra};
 
@@ -62,16 +62,17 @@ fn unchanged(source: &Source, tokens: &TokenStream) {
         let found = Source::new("recovered", text.text.as_str());
         let (places, _) = words(found.text());
         assert_eq!(slices(&found, &places), slices(source, &expected));
+        let (mut in_source, mut in_found) = (Walk::along(source.text()), Walk::along(found.text()));
         for (&place, &original) in places.iter().zip(&expected) {
-            let (start, end) = (source.position(original.range().start), source.position(original.range().end));
+            let (start, end) = (in_source.to(original.range().start), in_source.to(original.range().end));
             let (first, last) = text.tokens_of(place);
             // Where the tokenizers differ, a token of Rust's is several words.
-            assert!(position(first.start()) <= (start.line, start.column), "{place:?} starts at {first:?}");
-            assert!(position(last.end()) >= (end.line, end.column), "{place:?} ends at {last:?}");
-            assert!(position(first.end()) > (start.line, start.column), "{place:?} starts at {first:?}");
+            assert!(position(first.start()) <= start, "{place:?} starts at {first:?}");
+            assert!(position(last.end()) >= end, "{place:?} ends at {last:?}");
+            assert!(position(first.end()) > start, "{place:?} starts at {first:?}");
             if let Some(line) = text.line {
-                let Position { line: found, column } = found.position(place.range().start);
-                assert_eq!((found + line - 1, column), (start.line, start.column), "{place:?}");
+                let (found, column) = in_found.to(place.range().start);
+                assert_eq!((found + line - 1, column), start, "{place:?}");
             }
         }
         let code = Source::new("code", text.code.as_str());
@@ -84,6 +85,29 @@ fn unchanged(source: &Source, tokens: &TokenStream) {
     }
     let laid_out = Text::of(tokens.clone(), place).line.is_some();
     assert!(laid_out || expected.is_empty(), "places are not believed");
+}
+
+/// Lines and columns, both from 1, of places that ascend. [`Source::position`] counts from the start of the line every time, which
+/// for every word of a long line takes the square of its length.
+struct Walk<'a> {
+    ahead: &'a str,
+    offset: usize,
+    at: (usize, usize),
+}
+
+impl<'a> Walk<'a> {
+    fn along(text: &'a str) -> Self {
+        Walk { ahead: text, offset: 0, at: (1, 1) }
+    }
+    fn to(&mut self, offset: usize) -> (usize, usize) {
+        let (passed, ahead) = self.ahead.split_at(offset - self.offset);
+        for character in passed.chars() {
+            let (line, column) = self.at;
+            self.at = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        (self.ahead, self.offset) = (ahead, offset);
+        self.at
+    }
 }
 
 fn slices<'a>(source: &'a Source, places: &[Place]) -> Vec<&'a str> {
@@ -260,4 +284,20 @@ fn regrouped(group: &Group, delimiter: Delimiter, inside: TokenStream) -> TokenT
     let mut other = Group::new(delimiter, inside);
     other.set_span(group.span());
     other.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_finds_what_a_look_up_finds() {
+        let source = Source::new("t", "a é\n\n線b\r\nc");
+        let mut walk = Walk::along(source.text());
+        let all: Vec<usize> = source.text().char_indices().map(|(at, _)| at).chain([source.text().len()]).collect();
+        for &at in all.iter().flat_map(|at| [at, at]) {
+            let found = source.position(at);
+            assert_eq!(walk.to(at), (found.line, found.column), "{at}");
+        }
+    }
 }

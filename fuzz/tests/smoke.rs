@@ -81,6 +81,29 @@ fn what_failed_once() {
     }
 }
 
+/// What takes the square of a line's length takes minutes for these.
+#[test]
+fn long_lines_take_no_longer_for_it() {
+    let subscripts = |count: usize| format!("i{}", ", j".repeat(count));
+    let ranges = |count: usize| "1..".repeat(count);
+    let texts = [
+        format!("kernel f(x: f32[n]) -> y: f32[n] {{\n    y[i] = x[{}];\n}}\n", subscripts(70_000)),
+        format!("kernel f(x: f32[n]) -> y: f32[n] {{\n    y[i] = {}1;\n}}\n", ranges(80_000)),
+        subscripts(100_000),
+        ranges(100_000),
+    ];
+    for text in texts {
+        // Without changes of its tokens, and with one.
+        for changes in [&b""[..], b"\0\x01\x80"] {
+            let input = [text.as_bytes(), changes].concat();
+            let start = std::time::Instant::now();
+            assert!(gpukc_fuzz::tokens::recover(&input)[0], "not compared");
+            let took = start.elapsed().as_secs();
+            assert!(took < 30, "{took} s for {} bytes: {}…", text.len(), &text[..60]);
+        }
+    }
+}
+
 /// The inputs reach what they are meant for: of each kind, some are accepted and some refused.
 #[test]
 fn inputs_are_of_both_kinds() {
