@@ -34,6 +34,11 @@ pub struct Entry<'a> {
     pub image: &'a [u8],
 }
 
+/// Whether an image is such a container: the driver takes it in the place of machine code.
+pub fn is_container(image: &[u8]) -> bool {
+    image.starts_with(&MAGIC.to_le_bytes())
+}
+
 /// The container of some entries.
 pub fn pack(entries: &[Entry]) -> Vec<u8> {
     let body: Vec<u8> = entries.iter().flat_map(entry).collect();
@@ -107,6 +112,7 @@ mod tests {
         let words = |from: usize, count: usize| -> Vec<u32> {
             packed[from..from + 4 * count].chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
         };
+        assert!(is_container(&packed) && !is_container(&elf));
         assert_eq!(words(0, 4), [0xba55ed50, 0x100001, 64 + 3976 + 80 + 848, 0]);
         assert_eq!(words(16, 16), [0x1010002, 64, 3976, 0, 0, 0, 0x10008, 90, 0, 0, 0x100011, 0, 0, 0, 0, 0]);
         let second = 16 + 64 + 3976;

@@ -44,7 +44,10 @@ unsafe impl Sync for Module {}
 impl Module {
     fn load(device: &Device, binary: &Binary) -> Result<Module, Error> {
         let whole = match binary.form {
-            Form::Cubin => binary.image.len() > 64 && binary.image.starts_with(b"\x7fELF"),
+            Form::Cubin => {
+                let image = &binary.image;
+                image.len() > 64 && (image.starts_with(b"\x7fELF") || crate::fatbin::is_container(image))
+            }
             Form::Ptx => binary.image.last() == Some(&0),
         };
         if !whole {
