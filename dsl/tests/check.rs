@@ -293,7 +293,12 @@ fn division_inside_a_body_is_warned_of() {
     let [warning] = &checked.problems[..] else { panic!("{:?}", checked.problems) };
     assert_eq!((warning.severity, warning.code.0), (Severity::Warning, 207));
     assert_eq!(source.position(warning.span().start as usize).column, 17);
-    assert!(warning.help.as_deref().is_some_and(|help| help.contains("(sum[k] x[k]) / 9.0")));
+    let [suggestion] = &warning.suggestions[..] else { panic!("{:?}", warning.suggestions) };
+    let mut text = source.text().to_string();
+    for (span, new) in suggestion.edits.iter().rev() {
+        text.replace_range(span.range(), new);
+    }
+    assert!(text.contains("    (sum[k] x[k]) / 9.0\n"), "{text}");
 }
 
 #[test]
@@ -330,6 +335,25 @@ fn mistakes_in_deep_nests_are_found_in_time() {
             ] {
                 assert!(checked(&text).1.failed(), "{text}");
             }
+        }
+    }
+    // Nests that are left open.
+    for open in [
+        "(sum[j] x[j] * ",
+        "(prod[j] x[j] / ",
+        "max[j] x[j] % (",
+        "f(sum[j] x[j] * ",
+        "x[sum[j] x[j] * ",
+        "min[j if (",
+        "sum[j in 0..(",
+    ] {
+        let deep = open.repeat(120);
+        for text in [
+            format!("kernel f(x: f32[n]) -> y: f32[n] {{ y[i] = {deep}; }}"),
+            format!("kernel f(x: f32[n]) -> y: f32[n] {{ y[{deep}] = x[i]; }}"),
+            format!("fn f(x: f32) -> f32 {{ let a = {deep}1.0; a }}"),
+        ] {
+            assert!(checked(&text).1.failed(), "{text}");
         }
     }
 }

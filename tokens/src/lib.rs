@@ -32,7 +32,10 @@ impl Text {
         let leaves = leaves(tokens);
         let joined = joined(&leaves);
         let places: Option<Vec<(usize, usize)>> = leaves.iter().map(|leaf| place(leaf.span)).collect();
-        let laid_out = places.and_then(|places| laid_out(&leaves, &places));
+        let laid_out = places.and_then(|places| {
+            let placed = leaves.iter().zip(places).collect();
+            laid_out(&without_blocks(placed))
+        });
         laid_out.filter(|laid_out| words(&laid_out.text).eq(words(&joined.text))).unwrap_or(joined)
     }
 
@@ -59,13 +62,21 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     parser::words(text).0.into_iter().map(|place| &text[place.range()])
 }
 
+type Placed<'a> = (&'a Leaf, (usize, usize));
+
+/// Leaves out doc comments that something follows on their line: they were `/** … */`, which is none in gk.
+fn without_blocks(placed: Vec<Placed>) -> Vec<Placed> {
+    let followed: Vec<bool> = placed.windows(2).map(|pair| pair[0].0.doc && pair[0].1.0 == pair[1].1.0).collect();
+    placed.into_iter().enumerate().filter(|(at, _)| !followed.get(*at).copied().unwrap_or(false)).map(|(_, leaf)| leaf).collect()
+}
+
 /// Every token on its line and column; none unless they follow one another.
-fn laid_out(leaves: &[Leaf], places: &[(usize, usize)]) -> Option<Text> {
-    let first = places.first()?.0;
+fn laid_out(placed: &[Placed]) -> Option<Text> {
+    let first = placed.first()?.1.0;
     let mut text = String::new();
-    let mut pieces = Vec::with_capacity(leaves.len());
+    let mut pieces = Vec::with_capacity(placed.len());
     let (mut line, mut column) = (first, 1);
-    for (leaf, &(to_line, to_column)) in leaves.iter().zip(places) {
+    for &(leaf, (to_line, to_column)) in placed {
         // The places are not those of one text.
         if (to_line, to_column) < (line, column) {
             return None;
@@ -120,6 +131,16 @@ mod tests {
         Leaf { text: text.into(), span: Span::call_site(), joint: false, doc: text.starts_with("///") }
     }
 
+    fn at(leaves: &[Leaf], places: &[(usize, usize)]) -> Option<Text> {
+        laid_out(&leaves.iter().zip(places.iter().copied()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn block_comments_are_not_lines_of_documentation() {
+        let text = placed("/** before */ fn f", &[(1, 1), (1, 15), (1, 18)]);
+        assert_eq!((text.text.as_str(), text.line), ("              fn f", Some(1)));
+    }
+
     /// The text of tokens that tell these places.
     fn placed(tokens: &str, places: &[(usize, usize)]) -> Text {
         let mut places = places.iter();
@@ -131,7 +152,7 @@ mod tests {
     #[test]
     fn tokens_keep_their_places() {
         let leaves = ["/// ä", "fn", "f", "(", ")"].map(leaf);
-        let text = laid_out(&leaves, &[(7, 5), (8, 5), (8, 8), (8, 9), (10, 1)]).unwrap();
+        let text = at(&leaves, &[(7, 5), (8, 5), (8, 8), (8, 9), (10, 1)]).unwrap();
         assert_eq!((text.text.as_str(), text.line), ("    /// ä\n    fn f(\n\n)", Some(7)));
     }
 
