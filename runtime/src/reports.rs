@@ -15,7 +15,14 @@ use crate::queue::Fault;
 
 /// The reports of the kernels that are loaded on a device.
 #[derive(Default)]
-pub(crate) struct Reports(Mutex<Vec<Arc<Report>>>);
+pub(crate) struct Reports(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    loaded: Vec<Arc<Report>>,
+    /// What a kernel said that nobody had been told when it was unloaded: the first of them.
+    left: Option<Fault>,
+}
 
 /// The report of a loaded kernel.
 pub(crate) struct Report {
@@ -77,26 +84,30 @@ impl Reports {
         unsafe { host.cast::<[u64; REPORT_WORDS]>().write([0; REPORT_WORDS]) };
         let (kernel, sites, source) = (kernel.to_owned(), sites.to_vec(), source.clone());
         let report = Arc::new(Report { device: device.clone(), host, pointer, kernel, sites, source });
-        self.lock().push(report.clone());
+        self.lock().loaded.push(report.clone());
         Ok(report)
     }
 
-    /// Forgets the report of a kernel that is being unloaded.
+    /// Ends the report of a kernel that is being unloaded, nothing of which is running. What it says is still to be told.
     pub(crate) fn remove(&self, report: &Arc<Report>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, report));
+        let mut known = self.lock();
+        known.loaded.retain(|other| !Arc::ptr_eq(other, report));
+        known.left = known.left.take().or_else(|| report.take());
     }
 
     /// Whether one says something.
     pub(crate) fn any(&self) -> bool {
-        self.lock().iter().any(|report| report.words()[0].load(Ordering::Acquire) != 0)
+        let known = self.lock();
+        known.left.is_some() || known.loaded.iter().any(|report| report.words()[0].load(Ordering::Acquire) != 0)
     }
 
     /// What one of them says, once; nothing may be running.
     pub(crate) fn take(&self) -> Option<Fault> {
-        self.lock().iter().find_map(|report| report.take())
+        let mut known = self.lock();
+        known.left.take().or_else(|| known.loaded.iter().find_map(|report| report.take()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Report>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -204,6 +204,13 @@ fn reports_come_with_the_next_wait() {
         let fault = layout.launch(&stream, &[0], &[x.whole()], &[y.whole()]).unwrap_err();
         assert!(matches!(fault.error, Error::IndexOutOfRange { index: -7, .. }), "{}", fault.error);
         assert!(stream.synchronize().is_ok());
+        // What was reported is told even if the kernel is gone.
+        queue.watch(false);
+        layout.launch(&stream, &[0], &[x.whole()], &[y.whole()]).unwrap();
+        drop(layout);
+        let fault = queue.synchronize_all().unwrap_err();
+        assert!(matches!(fault.error, Error::IndexOutOfRange { index: -7, .. }), "{}", fault.error);
+        assert!(queue.synchronize_all().is_ok());
     });
 }
 
