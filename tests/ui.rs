@@ -124,6 +124,10 @@ fn kernels_are_documented() {
             .output()
             .expect("rustdoc");
         assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+        if file.ends_with("names.rs") {
+            let page = fs::read_to_string(out.path().join("documented/self__/fn.on.html")).expect("a page");
+            assert!(page.contains("href=\"../fn.self__.html\""), "{page}");
+        }
         if file.ends_with("modules.rs") {
             let page = fs::read_to_string(out.path().join("documented/two/fn.f.html")).expect("a page");
             assert!(page.contains("Documented.") && page.contains("kernel f(x: i64[n, m]) -&gt; (a: i64[n], b: i64)"), "{page}");

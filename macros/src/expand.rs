@@ -84,7 +84,7 @@ impl Expand<'_> {
         let (first, target) = self.target(main);
         let parameters = self.parameters(None);
         let result = self.result_type(main);
-        let doc = if main { self.documentation() } else { format!("[`{0}`](fn@super::{0}) on a stream.", signature.name) };
+        let doc = if main { self.documentation() } else { format!("{} on a stream.", signature.link()) };
         let ident = &signature.ident;
         if main {
             let arguments = signature.parameters.iter().map(|value| &value.variable);
@@ -124,10 +124,9 @@ impl Expand<'_> {
         let types = signature.results.iter().map(|value| self.trait_of(value, "Output"));
         let (scalars, arrays) = (self.scalars(), self.arrays(None));
         let (name, doc) = match gpu {
-            true => (
-                own_call("into"),
-                format!("[`{0}`](fn@super::{0}) into existing arrays, whose shapes must be those of the results.", signature.name),
-            ),
+            true => {
+                (own_call("into"), format!("{} into existing arrays, whose shapes must be those of the results.", signature.link()))
+            }
             false => (own_call("on_into"), "[`into`] on a stream.".to_owned()),
         };
         quote! {
@@ -152,7 +151,7 @@ impl Expand<'_> {
             let (function, doc) = match gpu {
                 true => (
                     own_call(&format!("in_place_{parameter}")),
-                    format!("[`{name}`](fn@super::{name}) in place: the result is left in `{parameter}`."),
+                    format!("{} in place: the result is left in `{parameter}`.", signature.link()),
                 ),
                 false => (own_call(&format!("on_in_place_{parameter}")), format!("[`in_place_{parameter}`] on a stream.")),
             };
@@ -167,7 +166,7 @@ impl Expand<'_> {
         let besides = match (refusal, bound) {
             (Some(why), Some(bound)) => {
                 let message = format!("`{name}` can't be computed in place of `{parameter}`: {why}");
-                let note = format!("`{name}(…)` gives a new array, `{name}::into(…)` writes into another one");
+                let note = format!("`{0}(…)` gives a new array, `{0}::into(…)` writes into another one", signature.ident);
                 quote! {
                     #[doc(hidden)]
                     #[diagnostic::on_unimplemented(message = #message, label = "this array can't take the result", note = #note)]
@@ -184,7 +183,7 @@ impl Expand<'_> {
         let (root, signature) = (self.root, self.signature);
         let gpu = own("gpu");
         let (function, call) = match in_place.map(|at| &signature.parameters[at].name) {
-            None => (own_call("prepare"), format!("[`{0}`](fn@super::{0}) and [`into`]", signature.name)),
+            None => (own_call("prepare"), format!("{} and [`into`]", signature.link())),
             Some(parameter) => (own_call(&format!("prepare_in_place_{parameter}")), format!("[`in_place_{parameter}`]")),
         };
         let doc = format!(
@@ -320,7 +319,7 @@ impl Expand<'_> {
             let doc = format!("The result `{}`.", value.name);
             quote!(#[doc = #doc] pub #ident: #ty)
         });
-        let doc = format!("What [`{0}`](fn@super::{0}) gives.", signature.name);
+        let doc = format!("What {} gives.", signature.link());
         let derive = quote!(#[derive(#root::__private::Debug)]);
         quote! {
             #[doc = #doc]

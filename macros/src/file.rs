@@ -17,15 +17,29 @@ pub struct Named {
     span: Span,
 }
 
-/// The file, if the macro was given one.
-pub fn named(tokens: &[TokenTree]) -> Option<Named> {
-    let literal = match tokens {
-        [literal] => literal,
-        [literal, TokenTree::Punct(comma)] if comma.as_char() == ',' => literal,
-        _ => return None,
+/// The file, if the macro was given one; or the error, if it was given something that no gk text begins with.
+pub fn named(tokens: &[TokenTree]) -> Option<Result<Named, TokenStream>> {
+    let (first, rest) = tokens.split_first()?;
+    let wrong = |from: &TokenTree, to: &TokenTree| {
+        let message = "a file is named by its path alone, in quotes: `gpu_kernel!(\"src/kernels.gk\")`";
+        Some(Err(report::error(message, (from.span(), to.span()))))
     };
-    let path = syn::parse2::<syn::LitStr>(literal.clone().into()).ok()?.value();
-    Some(Named { path, span: literal.span() })
+    match (syn::parse2::<syn::Lit>(first.clone().into()), rest) {
+        (Ok(syn::Lit::Str(path)), [] | [TokenTree::Punct(_)]) if path.suffix().is_empty() && rest.iter().all(is_comma) => {
+            Some(Ok(Named { path: path.value(), span: first.span() }))
+        }
+        (Ok(syn::Lit::Str(path)), [next, ..]) if path.suffix().is_empty() => wrong(next, rest.last().unwrap_or(next)),
+        (Ok(_), _) => wrong(first, first),
+        // `concat!(…)` and the like, which nobody expands for a macro.
+        (Err(_), [TokenTree::Punct(sign), last, ..]) if sign.as_char() == '!' && matches!(first, TokenTree::Ident(_)) => {
+            wrong(first, last)
+        }
+        _ => None,
+    }
+}
+
+fn is_comma(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(sign) if sign.as_char() == ',')
 }
 
 /// The functions of a file's kernels.

@@ -31,7 +31,8 @@ pub fn gpu_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     };
     let tokens: Vec<TokenTree> = tokens.collect();
     let expanded = match file::named(&tokens) {
-        Some(named) => file::expand(&root, &named),
+        Some(Ok(named)) => file::expand(&root, &named),
+        Some(Err(error)) => error,
         None => inline(&root, tokens.into_iter().collect()),
     };
     expanded.into()

@@ -8,6 +8,7 @@ use gpukc_dsl::program::{Kernel, Program, in_place};
 use gpukc_dsl::source::{Source, Span as Place};
 use gpukc_dsl::types::Type;
 use proc_macro2::{Ident, Span};
+use syn::ext::IdentExt;
 
 /// A kernel's signature.
 pub struct Signature {
@@ -41,6 +42,12 @@ pub struct Value {
     pub rank: Option<usize>,
 }
 
+impl Value {
+    fn named(&self) -> (&str, Span) {
+        (&self.name, self.ident.span())
+    }
+}
+
 impl Signature {
     /// Of all kernels whose signatures can be read. `token` gives the token of a place.
     pub fn all(source: &Source, program: Option<&Program>, token: impl Fn(Place) -> Span) -> Vec<Signature> {
@@ -53,7 +60,14 @@ impl Signature {
             // A second kernel of a name has its error; Rust need not give another.
             signatures.extend(signature.filter(|new| signatures.iter().all(|known| known.name != new.name)));
         }
+        let names = distinct(signatures.iter().map(|signature| (signature.name.as_str(), signature.ident.span())), str::to_owned);
+        signatures.iter_mut().zip(names).for_each(|(signature, name)| signature.ident = name);
         signatures
+    }
+
+    /// Its function as documentation names it, from inside of its module.
+    pub fn link(&self) -> String {
+        format!("[`{0}`](fn@super::{0})", self.ident.unraw())
     }
 }
 
@@ -73,7 +87,10 @@ fn signature(source: &Source, kernel: &ast::Kernel, checked: Option<&Kernel>, to
         Results::Unnamed(ty) => vec![value(&ast::Name { text: "out".into(), span: ty.span }, ty)?],
         Results::Named(named) => named.iter().map(|p| value(&p.name, &p.ty)).collect::<Option<_>>()?,
     };
-    name_variables(parameters.iter_mut().chain(&mut results).collect());
+    let fields = distinct(results.iter().map(Value::named), str::to_owned);
+    let variables = distinct(parameters.iter().chain(&results).map(Value::named), str::to_ascii_lowercase);
+    results.iter_mut().zip(fields).for_each(|(value, field)| value.ident = field);
+    parameters.iter_mut().chain(&mut results).zip(variables).for_each(|(value, variable)| value.variable = variable);
     let in_place = in_place_parameters(checked, &parameters, &results);
     let start = kernel.attributes.last().map_or(kernel.span.start, |attribute| attribute.span.end);
     Some(Signature {
@@ -87,24 +104,28 @@ fn signature(source: &Source, kernel: &ast::Kernel, checked: Option<&Kernel>, to
     })
 }
 
-/// Gives each value a variable of its own; in a wrong kernel names may be there twice.
-fn name_variables(mut values: Vec<&mut Value>) {
+/// Rust names for gk names, all different: Rust has fewer (`self` and `self_` are one), and a wrong kernel may have one twice. Names
+/// that can stay do; others get underscores until they are free.
+fn distinct<'a>(names: impl Iterator<Item = (&'a str, Span)>, spelled: impl Fn(&str) -> String) -> Vec<Ident> {
+    let mut names: Vec<(usize, (&str, Span))> = names.enumerate().collect();
+    names.sort_by_key(|(_, (name, span))| ident(&spelled(name), *span).unraw() != *name);
     let mut taken = HashSet::new();
-    // Names that can stay come first.
-    values.sort_by_key(|value| value.name.contains(|letter: char| letter.is_ascii_uppercase()));
-    for value in values {
-        let mut name = value.name.to_ascii_lowercase();
-        value.variable = ident(&name, value.ident.span());
-        while !taken.insert(value.variable.to_string()) {
-            name.push('_');
-            value.variable = ident(&name, value.ident.span());
+    let mut found = Vec::with_capacity(names.len());
+    for (at, (name, span)) in names {
+        let mut text = spelled(name);
+        while !taken.insert(ident(&text, span)) {
+            text.push('_');
         }
+        found.push((at, ident(&text, span)));
     }
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Of a kernel that is wrong: all that may be meant.
 fn in_place_parameters(checked: Option<&Kernel>, parameters: &[Value], results: &[Value]) -> Vec<(usize, Option<String>)> {
     let arrays = parameters.iter().enumerate().filter(|(_, parameter)| parameter.rank.is_some());
+    let first = |at: usize| parameters[..at].iter().all(|before| before.name != parameters[at].name);
     match (checked, results) {
         (Some(kernel), _) => {
             let known = |name: &str| kernel.arrays.iter().find(|(_, array)| array.name == name).map(|(id, _)| id);
@@ -112,7 +133,7 @@ fn in_place_parameters(checked: Option<&Kernel>, parameters: &[Value], results: 
         }
         (None, [result]) => {
             let alike = |value: &Value| value.rank == result.rank && value.element == result.element;
-            arrays.filter(|(_, value)| alike(value)).map(|(at, _)| (at, None)).collect()
+            arrays.filter(|(at, value)| alike(value) && first(*at)).map(|(at, _)| (at, None)).collect()
         }
         (None, _) => Vec::new(),
     }
@@ -179,6 +200,24 @@ mod tests {
         let values = found[0].parameters.iter().chain(&found[0].results);
         let names: Vec<String> = values.map(|value| value.variable.to_string()).collect();
         assert_eq!(names, ["n_", "n", "self_", "self__", "x", "x_"]);
+    }
+
+    #[test]
+    fn names_that_are_one_in_rust_are_told_apart() {
+        let found = of("kernel self(x: f32[n]) -> (super: f32, super_: f32, Self: f32) { super = 1.0; super_ = 2.0; Self = 3.0; } \
+             kernel self_(x: f32[n]) -> f32 { 1.0 }");
+        let names: Vec<String> = found.iter().map(|kernel| kernel.ident.to_string()).collect();
+        assert_eq!(names, ["self__", "self_"]);
+        let fields: Vec<String> = found[0].results.iter().map(|value| value.ident.to_string()).collect();
+        assert_eq!(fields, ["super__", "super_", "Self_"]);
+    }
+
+    /// The kernel is wrong, and says so; Rust need not say more.
+    #[test]
+    fn names_that_are_there_twice_are_told_apart() {
+        let found = of("kernel k(x: f32[n], x: f32[n]) -> x: f32[n] { x[i] = 1.0; } kernel l() -> (a: f32, a: f32) { a = 1.0; }");
+        assert_eq!(found[0].in_place, [(0, None)]);
+        assert_eq!([&found[1].results[0], &found[1].results[1]].map(|value| value.ident.to_string()), ["a", "a_"]);
     }
 
     #[test]

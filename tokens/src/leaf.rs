@@ -2,6 +2,7 @@
 
 use proc_macro2::token_stream::IntoIter;
 use proc_macro2::{Delimiter, Group, Punct, Spacing, Span, TokenStream, TokenTree};
+use syn::ext::IdentExt;
 
 /// A token.
 pub(crate) struct Leaf {
@@ -44,6 +45,8 @@ pub(crate) fn leaves(tokens: TokenStream) -> Vec<Leaf> {
                 leaves.extend(first);
                 open.push((group.stream().into_iter().peekable(), last));
             }
+            // Names need not be raw in gk; other macros may have made them so.
+            Some(TokenTree::Ident(name)) => leaves.push(leaf(&name.unraw().to_string(), name.span())),
             Some(other) => leaves.push(leaf(&other.to_string(), other.span())),
             None => leaves.extend(open.pop().and_then(|(_, last)| last)),
         }
@@ -125,6 +128,11 @@ mod tests {
             texts("#[doc = \"/ a\"] #[doc] #![x]".parse().unwrap()),
             ["/// / a", "#", "[", "doc", "]", "#", "!", "[", "x", "]"]
         );
+    }
+
+    #[test]
+    fn raw_names_are_names() {
+        assert_eq!(texts("r#type[i] + r".parse().unwrap()), ["type", "[", "i", "]", "+", "r"]);
     }
 
     #[test]

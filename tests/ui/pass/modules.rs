@@ -45,3 +45,17 @@ gpukc::gpu_kernel!("kernels.gk");
 pub fn file(gpu: &gpukc::Gpu, x: &gpukc::DeviceArray<gpukc::half::bf16, 2>) -> Result<gpukc::DeviceArray<bool, 2>, gpukc::Error> {
     is_positive(gpu, x)
 }
+
+/// A path by other macros, and as texts may be written.
+pub mod paths {
+    macro_rules! kernels {
+        ($path:literal) => {
+            gpukc::gpu_kernel!($path);
+        };
+    }
+    kernels!("kernels.gk");
+    /// With a comma, and raw.
+    pub mod raw {
+        gpukc::gpu_kernel!(r"./kernels.gk",);
+    }
+}

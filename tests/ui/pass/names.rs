@@ -26,6 +26,8 @@ gpukc::gpu_kernel! {
         var[i] = if stream { gpu } else { x[i] - m };
     }
     kernel KERNEL(x: f32[n]) -> Results: f32[n] { Results[i] = x[i]; }
+    kernel self(x: f32[n]) -> (super: f32[n], super_: f32) { super[i] = x[i]; super_ = 1.0; }
+    kernel self_(r#type: f32[n]) -> y: f32[n] { y[i] = type[i] + r#type[i]; }
     kernel r(self: i32, type: f32[match], crate: f32[match]) -> dyn: f32[match] {
         dyn[i] = type[i] + crate[i] * self as f32;
     }
