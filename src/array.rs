@@ -1,14 +1,15 @@
-//! Arrays on a device, and views of their parts.
+//! Arrays on a device.
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 
 use crate::element::{Element, defaults};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::input::Input;
 use crate::untyped::{Extents, Untyped};
+use crate::view::{View, ViewMut};
 
 /// An array on a device: `RANK` dims, row-major, elements of type `T`. Its memory is freed when it is dropped, after everything
 /// that has been asked of it, so that it may be dropped at any time.
@@ -189,7 +190,7 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     /// # Errors
     /// If the array ends before.
     pub fn part<const OTHER: usize>(&self, offset: usize, shape: [usize; OTHER]) -> Result<View<'_, T, OTHER>, Error> {
-        Ok(View(DeviceArray::of(self.array.part(offset, extents(shape)?)?), PhantomData))
+        Ok(View::of(self.part_of(offset, shape)?))
     }
 
     /// Neighbouring elements, row-major, from an element on, in any shape.
@@ -197,7 +198,23 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     /// # Errors
     /// If the array ends before.
     pub fn part_mut<const OTHER: usize>(&mut self, offset: usize, shape: [usize; OTHER]) -> Result<ViewMut<'_, T, OTHER>, Error> {
-        Ok(ViewMut(DeviceArray::of(self.array.part(offset, extents(shape)?)?), PhantomData))
+        Ok(ViewMut::of(self.part_of(offset, shape)?))
+    }
+
+    /// The parts of the first axis before an index and from it on, to be written at once: a call may have one and the other as
+    /// results.
+    ///
+    /// # Errors
+    /// If the array has no such index, or no axis.
+    pub fn split_at_mut(&mut self, index: usize) -> Result<(ViewMut<'_, T, RANK>, ViewMut<'_, T, RANK>), Error> {
+        let end = self.shape().first().copied().unwrap_or(0);
+        let (first, second) = (self.along_first(&(0..index))?, self.along_first(&(index..end))?);
+        Ok((ViewMut::of(self.part_of(first.0, first.1)?), ViewMut::of(self.part_of(second.0, second.1)?)))
+    }
+
+    /// The same memory once more, which a view's lifetime must guard.
+    fn part_of<const OTHER: usize>(&self, offset: usize, shape: [usize; OTHER]) -> Result<DeviceArray<T, OTHER>, Error> {
+        Ok(DeviceArray::of(self.array.part(offset, extents(shape)?)?))
     }
 
     fn along_first(&self, range: &Range<usize>) -> Result<(usize, [usize; RANK]), Error> {
@@ -262,46 +279,5 @@ impl<T: Element, const RANK: usize> fmt::Debug for DeviceArray<T, RANK> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape: Vec<String> = self.shape().iter().map(usize::to_string).collect();
         write!(f, "{}[{}] on {:?}", T::TYPE, shape.join(", "), self.gpu())
-    }
-}
-
-impl<T: Element, const RANK: usize> fmt::Debug for View<'_, T, RANK> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl<T: Element, const RANK: usize> fmt::Debug for ViewMut<'_, T, RANK> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-/// A part of an array, to be read; calls take it as they take arrays: `total(&gpu, &x.view(0..2)?)`.
-#[must_use = "a view does nothing by itself"]
-pub struct View<'a, T, const RANK: usize>(DeviceArray<T, RANK>, PhantomData<&'a ()>);
-
-impl<T, const RANK: usize> Deref for View<'_, T, RANK> {
-    type Target = DeviceArray<T, RANK>;
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-/// A part of an array, to be read or written; calls take it as they take arrays:
-/// `scale::into(&gpu, 2.0, &x, &mut y.view_mut(0..2)?)`.
-#[must_use = "a view does nothing by itself"]
-pub struct ViewMut<'a, T, const RANK: usize>(DeviceArray<T, RANK>, PhantomData<&'a mut ()>);
-
-impl<T, const RANK: usize> Deref for ViewMut<'_, T, RANK> {
-    type Target = DeviceArray<T, RANK>;
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<T, const RANK: usize> DerefMut for ViewMut<'_, T, RANK> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
     }
 }

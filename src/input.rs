@@ -1,18 +1,23 @@
-//! What calls take: arrays, their parts, and whatever owns or borrows one.
+//! What calls take: arrays, their parts, and whatever leads to one.
 
-use std::rc::Rc;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 
-use crate::array::{DeviceArray, View, ViewMut};
+use crate::array::DeviceArray;
 use crate::element::Element;
 use crate::untyped::Untyped;
+use crate::view::ViewMut;
 
 mod sealed {
+    use std::ops::Deref;
+
     pub trait Sealed {}
+    impl<T, const RANK: usize> Sealed for crate::DeviceArray<T, RANK> {}
+    impl<P: Deref<Target: Sealed>> Sealed for P {}
 }
 
-/// An array that a call reads: a [`DeviceArray`], a [`View`] or [`ViewMut`] of one, or a reference, `Box`, `Rc` or `Arc` of these.
-/// Calls take it by reference: `total(&gpu, &x)`, `total(&gpu, &x.view(0..2)?)`.
+/// An array that a call reads: a [`DeviceArray`], or whatever dereferences to one: a [`View`](crate::View) or a [`ViewMut`], a
+/// reference, a `Box`, `Rc` or `Arc`, the guard of a lock. Calls take it by reference: `total(&gpu, &x)`,
+/// `total(&gpu, &x.view(0..2)?)`.
 #[diagnostic::on_unimplemented(
     message = "expected an array on a device with elements `{T}` and rank {RANK}, found `{Self}`",
     label = "not an array of `{T}` with rank {RANK}",
@@ -24,52 +29,49 @@ pub trait Input<T, const RANK: usize>: sealed::Sealed {
     fn untyped(&self) -> &Untyped;
 }
 
-/// An array that a call writes: a [`DeviceArray`], a [`ViewMut`] of one, or a `&mut` or `Box` of these. Calls take it by `&mut`:
-/// `scale::into(&gpu, 2.0, &x, &mut y)`, `scale::into(&gpu, 2.0, &x, &mut y.view_mut(0..2)?)`.
+/// An array that a call writes: a [`DeviceArray`], a [`ViewMut`] of one, or whatever dereferences to one of these and lets it be
+/// changed: a `&mut`, a `Box`, the guard of a lock. Calls take it by `&mut`: `scale::into(&gpu, 2.0, &x, &mut y)`,
+/// `scale::into(&gpu, 2.0, &x, &mut y.view_mut(0..2)?)`.
 #[diagnostic::on_unimplemented(
     message = "expected an array on a device with elements `{T}` and rank {RANK} that can be written, found `{Self}`",
     label = "not an array of `{T}` with rank {RANK} that can be written",
     note = "`Gpu::zeros` makes an array to be written; `view_mut` and `part_mut` give parts of one that can be"
 )]
-pub trait Output<T, const RANK: usize>: Input<T, RANK> {}
-
-macro_rules! arrays {
-    ($($array:ty, |$own:ident| $inner:expr;)+) => {
-        $(
-            impl<T, const RANK: usize> sealed::Sealed for $array {}
-            impl<T: Element, const RANK: usize> Input<T, RANK> for $array {
-                fn untyped(&self) -> &Untyped {
-                    let $own = self;
-                    DeviceArray::untyped($inner)
-                }
-            }
-        )+
-    };
+pub trait Output<T, const RANK: usize>: Input<T, RANK> {
+    /// The array, which nobody else uses meanwhile. A pointer may lead elsewhere than for reading: to a copy of its own.
+    #[doc(hidden)]
+    fn untyped_mut(&mut self) -> &Untyped;
 }
 
-arrays! {
-    DeviceArray<T, RANK>, |own| own;
-    View<'_, T, RANK>, |own| own;
-    ViewMut<'_, T, RANK>, |own| own;
+impl<T: Element, const RANK: usize> Input<T, RANK> for DeviceArray<T, RANK> {
+    fn untyped(&self) -> &Untyped {
+        DeviceArray::untyped(self)
+    }
 }
 
-impl<T: Element, const RANK: usize> Output<T, RANK> for DeviceArray<T, RANK> {}
-impl<T: Element, const RANK: usize> Output<T, RANK> for ViewMut<'_, T, RANK> {}
-
-macro_rules! pointers {
-    ($($pointer:ty)+) => {
-        $(
-            impl<A: sealed::Sealed + ?Sized> sealed::Sealed for $pointer {}
-            impl<A: Input<T, RANK> + ?Sized, T, const RANK: usize> Input<T, RANK> for $pointer {
-                fn untyped(&self) -> &Untyped {
-                    (**self).untyped()
-                }
-            }
-        )+
-    };
+impl<T: Element, const RANK: usize> Output<T, RANK> for DeviceArray<T, RANK> {
+    fn untyped_mut(&mut self) -> &Untyped {
+        DeviceArray::untyped(self)
+    }
 }
 
-pointers! { &A &mut A Box<A> Rc<A> Arc<A> }
+impl<T: Element, const RANK: usize> Output<T, RANK> for ViewMut<'_, T, RANK> {
+    fn untyped_mut(&mut self) -> &Untyped {
+        DeviceArray::untyped(self)
+    }
+}
 
-impl<A: Output<T, RANK> + ?Sized, T, const RANK: usize> Output<T, RANK> for &mut A {}
-impl<A: Output<T, RANK> + ?Sized, T, const RANK: usize> Output<T, RANK> for Box<A> {}
+// rustc is to say what is wrong with an array, not that it is no pointer.
+#[diagnostic::do_not_recommend]
+impl<P: Deref<Target: Input<T, RANK>>, T, const RANK: usize> Input<T, RANK> for P {
+    fn untyped(&self) -> &Untyped {
+        (**self).untyped()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<P: DerefMut<Target: Output<T, RANK>>, T, const RANK: usize> Output<T, RANK> for P {
+    fn untyped_mut(&mut self) -> &Untyped {
+        (**self).untyped_mut()
+    }
+}

@@ -35,16 +35,18 @@ mod pinned;
 mod shaping;
 mod stream;
 mod untyped;
+mod view;
 
 pub use half;
 
-pub use array::{DeviceArray, View, ViewMut};
+pub use array::DeviceArray;
 pub use element::Element;
 pub use error::{DriverCall, Error, ErrorKind, Place};
 pub use gpu::{Gpu, Info};
 pub use input::{Input, Output};
 pub use pinned::{PinnedBuffer, Transfer};
 pub use stream::{Event, Stream};
+pub use view::{View, ViewMut};
 
 /// Declares kernels: gk text becomes Rust functions.
 ///
@@ -107,7 +109,7 @@ pub mod __private {
 
     /// An array that is written.
     pub fn taken<T, const RANK: usize>(array: &mut impl Output<T, RANK>) -> &Untyped {
-        (*array).untyped()
+        array.untyped_mut()
     }
 
     /// A result.

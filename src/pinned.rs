@@ -93,7 +93,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// If the sizes differ, or the array is of another device; the buffer is freed then.
     pub fn copy_to<const RANK: usize>(self, stream: &Stream, array: &mut impl Output<T, RANK>) -> Result<Transfer<T>, Error> {
-        let array = (*array).untyped();
+        let array = array.untyped_mut();
         self.check(array)?;
         Ok(Transfer(match (self.0, stream.device()) {
             (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_device(device, pinned, array.piece())?),
@@ -110,7 +110,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// If the sizes differ, or the array is of another device; the buffer is freed then.
     pub fn copy_from<const RANK: usize>(self, stream: &Stream, array: &impl Input<T, RANK>) -> Result<Transfer<T>, Error> {
-        let array = (*array).untyped();
+        let array = array.untyped();
         self.check(array)?;
         Ok(Transfer(match (self.0, stream.device()) {
             (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_host(device, array.piece(), pinned)?),

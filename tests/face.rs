@@ -1,8 +1,10 @@
 //! Kernels called from Rust, on the CPU in a GPU's place: values, errors, views, streams.
 #![deny(warnings, missing_docs)]
 
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gpukc::half::{bf16, f16};
 use gpukc::{DeviceArray, Error, ErrorKind, Gpu, PinnedBuffer};
@@ -152,6 +154,36 @@ fn views_are_arrays() -> Result<(), Error> {
     Ok(())
 }
 
+#[test]
+fn views_of_views() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let mut x = DeviceArray::new(&gpu, [4, 2], &[0, 1, 2, 3, 4, 5, 6, 7])?;
+    // A part of a part outlives the latter.
+    let row = x.view(1..4)?.view(1..2)?;
+    assert_eq!((row.to_vec()?, row.part(1, [])?.value()?), (vec![4, 5], 5));
+    let mut rows = x.view_mut(1..4)?;
+    rows.view_mut(0..1)?.assign(&DeviceArray::new(&gpu, [1, 2], &[20, 30])?)?;
+    rows.part_mut(3, [1])?.write(&[50])?;
+    assert_eq!(x.to_vec()?, [0, 1, 20, 30, 4, 50, 6, 7]);
+    Ok(())
+}
+
+/// One call may write both parts; neither knows of the other.
+#[test]
+fn arrays_are_split() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let mut both = gpu.zeros([5])?;
+    let (mut even, mut rest) = both.split_at_mut(2)?;
+    let (mut odd, mut last) = rest.split_at_mut(2)?;
+    split::into(&gpu, 2, &mut even, &mut odd)?;
+    last.write(&[9])?;
+    assert_eq!(both.to_vec()?, [0, 2, 1, 3, 9]);
+    assert_eq!(both.split_at_mut(5)?.1.to_vec()?, []);
+    assert_eq!(both.split_at_mut(6).unwrap_err().to_string(), "there is no part 0..6 of an array of shape [5]");
+    assert!(both.part_mut(0, [])?.split_at_mut(0).is_err());
+    Ok(())
+}
+
 /// Whatever owns or borrows an array serves as one; types are inferred from the kernel.
 #[test]
 fn arrays_behind_pointers() -> Result<(), Error> {
@@ -167,6 +199,48 @@ fn arrays_behind_pointers() -> Result<(), Error> {
     let buffer = PinnedBuffer::zeros(&gpu, 1)?.copy_from(gpu.stream(), &z.view(0..1)?)?.wait()?;
     buffer.copy_to(gpu.stream(), &mut boxed.view_mut(0..1)?)?.wait()?;
     assert_eq!(boxed.to_vec()?, [5.0]);
+    Ok(())
+}
+
+#[test]
+fn arrays_behind_locks() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let (x, z) = (RefCell::new(gpu.upload(&[1.0, 2.0])?), Mutex::new(gpu.zeros([2])?));
+    saxpy::into(&gpu, 2.0, &x.borrow(), &x.borrow(), &mut z.lock().unwrap())?;
+    saxpy::in_place_x(&gpu, 1.0, &mut x.borrow_mut(), &z.lock().unwrap())?;
+    assert_eq!((x.into_inner().to_vec()?, z.into_inner().unwrap().to_vec()?), (vec![4.0, 8.0], vec![3.0, 6.0]));
+    Ok(())
+}
+
+/// An array that is copied before it is written if others have it too.
+struct Shared(Rc<DeviceArray<f32, 1>>);
+
+impl Deref for Shared {
+    type Target = DeviceArray<f32, 1>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Shared {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        if Rc::get_mut(&mut self.0).is_none() {
+            self.0 = Rc::new(self.0.try_clone().unwrap());
+        }
+        Rc::get_mut(&mut self.0).unwrap()
+    }
+}
+
+/// A call writes the array that a pointer gives for writing, which need not be the one that it gives for reading.
+#[test]
+fn pointers_say_what_is_written() -> Result<(), Error> {
+    let gpu = Gpu::cpu();
+    let x = Rc::new(gpu.upload(&[1.0])?);
+    let mut own = Shared(x.clone());
+    saxpy::into(&gpu, 1.0, &x, &x, &mut own)?;
+    saxpy::in_place_x(&gpu, 2.0, &mut Shared(x.clone()), &own)?;
+    let _ = PinnedBuffer::from_slice(&gpu, &[7.0])?.copy_to(gpu.stream(), &mut Shared(x.clone()))?.wait()?;
+    assert_eq!((x.to_vec()?, own.to_vec()?), (vec![1.0], vec![2.0]));
     Ok(())
 }
 

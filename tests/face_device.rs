@@ -114,7 +114,7 @@ fn other_types_at_any_place() -> Result<(), Error> {
         let on = |device: &Gpu| -> Result<_, Error> {
             let (x, signs) = (device.upload(&x)?, device.upload(&values(COUNT + 8))?);
             let mut z = device.zeros([COUNT + 8])?;
-            let place = &mut *z.part_mut(8 - start, [COUNT])?;
+            let place = &mut z.part_mut(8 - start, [COUNT])?;
             halves::into(device, &x.part(start, [COUNT])?, &x.part(1, [COUNT])?, place)?;
             Ok((z.to_vec()?, negative(device, &signs.part(start, [COUNT])?)?.to_vec()?))
         };
@@ -187,7 +187,7 @@ fn run_what_was_built(folder: &std::path::Path) -> Result<(), Error> {
     let (twice, total) = (Kernel::new("twice", AHEAD, "ahead.gk", 1, bytes), Kernel::new("total", AHEAD, "ahead.gk", 1, bytes));
     let gpu = gpu()?;
     let mut x = gpu.upload(&values(1000))?;
-    twice.call_in_place(gpu.stream(), &[], &[taken(&mut *x.part_mut(1, [999])?)], 0)?;
+    twice.call_in_place(gpu.stream(), &[], &[taken(&mut x.part_mut(1, [999])?)], 0)?;
     let [y] = twice.call::<1>(gpu.stream(), &[], &[given(&x)])?;
     let y = typed::<f32, 1>(y)?;
     let [sum] = total.call::<1>(gpu.stream(), &[], &[given(&y)])?;

@@ -410,7 +410,7 @@ fn run_what_was_built(folder: &Path) -> Result<(), Error> {
     let total = gpukc::__private::Kernel::new("total", AHEAD, "ahead.gk", 1, bytes);
     let mut x: DeviceArray<f32, 1> = gpu.zeros([100])?;
     twice.call_in_place(gpu.stream(), &[], &[gpukc::__private::taken(&mut x)], 0)?;
-    twice.call_in_place(gpu.stream(), &[], &[gpukc::__private::taken(&mut *x.part_mut(1, [99])?)], 0)?;
+    twice.call_in_place(gpu.stream(), &[], &[gpukc::__private::taken(&mut x.part_mut(1, [99])?)], 0)?;
     for part in [x.part(0, [100])?, x.part(1, [64])?, x.part(4, [8])?] {
         let [_] = twice.call::<1>(gpu.stream(), &[], &[gpukc::__private::given(&part)])?;
     }
