@@ -15,6 +15,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::{Bundle, Entry, hash};
+use crate::error::in_rust;
 use crate::kernel::compile;
 use gpukc_codegen::facts::Facts;
 use gpukc_codegen::target::Target;
@@ -51,11 +52,11 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// What is compiled for if nothing is said.
+/// What is compiled for if nothing is said, as far as NVRTC can.
 const USUAL: &[&str] = &["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
 
 impl Files {
-    /// None yet, for the usual architectures.
+    /// None yet, for the usual architectures that NVRTC compiles for.
     pub fn new() -> Files {
         Files::default()
     }
@@ -76,7 +77,7 @@ impl Files {
     /// changed.
     ///
     /// # Errors
-    /// If a file can't be read or is wrong, if an architecture is unknown, or if there is no NVRTC.
+    /// If a file can't be read or is wrong, if NVRTC does not compile for an architecture, or if there is no NVRTC.
     pub fn compile(&self) -> Result<(), Error> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         let (Some(folder), Some(out)) = (variable("CARGO_MANIFEST_DIR"), variable("OUT_DIR")) else {
@@ -94,8 +95,8 @@ impl Files {
     /// # Errors
     /// As [`Files::compile`].
     pub fn compile_in(&self, folder: &Path, out: &Path) -> Result<(), Error> {
-        let targets = self.targets()?;
         let compiler = Compiler::new(Cache::from_environment());
+        let targets = self.targets(&compiler)?;
         for file in &self.files {
             let text =
                 std::fs::read(folder.join(file)).map_err(|error| Error(format!("{} can't be read: {error}", file.display())))?;
@@ -109,22 +110,41 @@ impl Files {
             }
             // As the macro looks for it.
             let name = format!("{}.gpukc", blake3::hash(source.text().as_bytes()).to_hex());
-            std::fs::write(out.join(name), bundle.write()).map_err(|error| Error(format!("{}: {error}", out.display())))?;
+            std::fs::write(out.join(name), bundle.write())
+                .map_err(|error| Error(format!("{} can't be written to: {error}", out.display())))?;
         }
         Ok(())
     }
 
     /// Architectures, and whether PTX is made for them too: for the oldest, so that all later ones have something.
-    fn targets(&self) -> Result<Vec<(Target, bool)>, Error> {
-        let names: Vec<&str> =
-            if self.architectures.is_empty() { USUAL.to_vec() } else { self.architectures.iter().map(String::as_str).collect() };
+    fn targets(&self, compiler: &Compiler) -> Result<Vec<(Target, bool)>, Error> {
         let unknown = |name: &str| Error(format!("`{name}` is no architecture: they are called like sm_80 or sm_90a"));
-        let mut targets = names.iter().map(|name| Target::parse(name).ok_or_else(|| unknown(name))).collect::<Result<Vec<_>, _>>()?;
+        let named = self.architectures.iter().map(|name| Target::parse(name).ok_or_else(|| unknown(name)));
+        let mut targets = named.collect::<Result<Vec<_>, _>>()?;
+        let nvrtc = compiler.nvrtc().map_err(|error| failed(&error))?;
+        let compiles = |target: &Target| nvrtc.architectures.contains(&target.capability);
+        if targets.is_empty() {
+            targets.extend(USUAL.iter().filter_map(|name| Target::parse(name)).filter(compiles));
+        }
+        if let Some(other) = targets.iter().find(|target| !compiles(target)) {
+            let (major, minor) = nvrtc.version;
+            let list: Vec<String> = nvrtc.architectures.iter().map(|capability| format!("sm_{capability}")).collect();
+            return Err(Error(format!(
+                "NVRTC {major}.{minor} does not compile for {other}; it does for {}\n  help: leave it out, or install another NVRTC; \
+                 the PTX of the oldest architecture serves later GPUs",
+                list.join(", ")
+            )));
+        }
         targets.sort();
         targets.dedup();
         let oldest = targets.first().copied();
         Ok(targets.into_iter().map(|target| (target, Some(target) == oldest)).collect())
     }
+}
+
+/// What NVRTC says, and what to do about it.
+fn failed(error: &gpukc_runtime::error::Error) -> Error {
+    Error(in_rust(&format!("{error}\n  help: {}", error.help())))
 }
 
 fn entries(source: &Source, program: &Program, (target, oldest): (Target, bool), compiler: &Compiler) -> Result<Vec<Entry>, Error> {
@@ -134,7 +154,7 @@ fn entries(source: &Source, program: &Program, (target, oldest): (Target, bool),
             let cuda = compile(program, kernel, target, &Facts::default(), in_place);
             let cuda = cuda.map_err(|error| Error(format!("{}: kernel `{}`: {error}", source.name(), kernel.name)))?;
             let compiled = compiler.compile(&cuda.source, &kernel.name, target, wanted, &[]);
-            let binary = compiled.map_err(|error| Error(format!("{error}\n  help: {}", error.help())))?;
+            let binary = compiled.map_err(|error| failed(&error))?;
             let architecture = binary.architecture;
             let entry =
                 Entry { text: hash(&cuda.source), form: binary.form, architecture, version: binary.nvrtc, image: binary.image };

@@ -56,10 +56,14 @@ impl Entry {
 }
 
 impl Bundle {
-    /// The architecture whose binaries suit a device best, if any do.
-    pub(crate) fn best(&self, target: Target) -> Option<Target> {
-        let suiting = self.entries.iter().filter_map(|entry| Some((entry.suits(target)?, entry)));
-        suiting.max_by_key(|(how, _)| *how).and_then(|(_, entry)| entry.target())
+    /// The architectures whose binaries run on a device, the best first.
+    pub(crate) fn suiting(&self, target: Target) -> Vec<Target> {
+        let suits = |entry: &Entry| Some((entry.suits(target)?, entry.target()?));
+        let mut found: Vec<_> = self.entries.iter().filter_map(suits).collect();
+        found.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let mut targets: Vec<Target> = found.into_iter().map(|(_, made)| made).collect();
+        targets.dedup();
+        targets
     }
 
     /// The binary of the CUDA text that was made for one of its architectures.
@@ -141,8 +145,8 @@ mod tests {
             entry("compute_80", Form::Ptx),
         ];
         let bundle = Bundle::read(&Bundle { entries }.write()).unwrap();
-        let made = bundle.best(Target { capability, specific })?;
-        bundle.find("text", made).map(|binary| binary.architecture)
+        let made = bundle.suiting(Target { capability, specific });
+        bundle.find("text", *made.first()?).map(|binary| binary.architecture)
     }
 
     #[test]
@@ -156,9 +160,18 @@ mod tests {
     #[test]
     fn later_devices_get_ptx() {
         let entries = vec![entry("sm_90a", Form::Cubin), entry("compute_80", Form::Ptx)];
-        let made = Bundle { entries: entries.clone() }.best(Target { capability: 120, specific: false });
-        assert_eq!(made, Some(Target { capability: 80, specific: false }));
-        assert_eq!(Bundle { entries }.find("text", made.unwrap()).unwrap().form, Form::Ptx);
+        let made = Bundle { entries: entries.clone() }.suiting(Target { capability: 120, specific: false });
+        assert_eq!(made, [Target { capability: 80, specific: false }]);
+        assert_eq!(Bundle { entries }.find("text", made[0]).unwrap().form, Form::Ptx);
+    }
+
+    #[test]
+    fn all_that_run_on_a_device_are_told() {
+        let entries = ["compute_75", "compute_75", "sm_80", "sm_86", "sm_90a"];
+        let form = |name: &str| if name.starts_with("sm") { Form::Cubin } else { Form::Ptx };
+        let bundle = Bundle { entries: entries.iter().map(|name| entry(name, form(name))).collect() };
+        let made = bundle.suiting(Target { capability: 87, specific: false });
+        assert_eq!(made.iter().map(|target| target.capability).collect::<Vec<_>>(), [86, 80, 75]);
     }
 
     #[test]

@@ -140,10 +140,10 @@ impl Error {
             device::Error::Arguments { kernel, message } | device::Error::Limit { kernel, message } if kernel.is_empty() => {
                 message.clone()
             }
+            device::Error::Missing(missing) => in_rust(&missing.to_string()),
             other => other.to_string(),
         };
-        let help = error.help().replace("`--device cpu`", "`Gpu::cpu()`");
-        let mut made = Error::new(kind, message).help(help);
+        let mut made = Error::new(kind, message).help(in_rust(&error.help()));
         if let Some(source) = source {
             made = made.at(source, error.span());
         }
@@ -180,6 +180,11 @@ impl Error {
     pub(crate) fn cause(&self) -> Option<&device::Error> {
         self.0.cause.as_ref()
     }
+}
+
+/// What is said in words of the command line, in those of this crate.
+pub(crate) fn in_rust(text: &str) -> String {
+    text.replace("`--device cpu`", "`Gpu::cpu()`").replace(" with --arch", "").replace("cuda:", "number ")
 }
 
 impl fmt::Display for Error {

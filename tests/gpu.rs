@@ -358,6 +358,16 @@ fn no_driver_is_the_cpu() {
     assert!(status.success());
 }
 
+#[test]
+fn a_gpu_that_is_not_there() {
+    within("a_gpu_that_is_not_there", &[], || {
+        let error = Gpu::new(1).unwrap_err();
+        assert_eq!(error.to_string(), "there is no device number 1: the driver sees 1");
+        assert_eq!(error.advice(), Some("the only device is number 0"));
+        Ok(())
+    });
+}
+
 const AHEAD: &str = "kernel twice(x: f32[n]) -> y: f32[n] { y[i] = x[i] + x[i]; }\nkernel total(x: f32[n]) -> f32 { sum[k] x[k] }\n";
 
 /// What a build script does, then a program on a machine without NVRTC.
@@ -381,7 +391,7 @@ fn binaries_made_ahead_need_no_nvrtc() {
         command.env("STANDIN_LOG", folder.path().join("log")).env("STANDIN_DEVICES", "8.6");
         // A folder without NVRTC.
         nvrtc.map(|path| command.env("GPUKC_NVRTC", path));
-        let command = if build { command.env("BUILD", "1") } else { &mut command };
+        let command = if build { command.env("BUILD", "1").env("STANDIN_ARCHITECTURES", "80 90 103") } else { &mut command };
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
@@ -397,8 +407,23 @@ fn build(folder: &Path) {
     fs::write(folder.join("wrong.gk"), "kernel k(x: f32[n]) -> y: f32[n] { y[i] = x[i + 1]; }").unwrap();
     let error = gpukc::build::Files::new().file("wrong.gk").compile_in(folder, folder).unwrap_err();
     assert!(error.to_string().contains("reads x[1] when i = 0, n = 1") || error.to_string().contains("error[GK02"), "{error}");
-    let error = gpukc::build::Files::new().architectures(&["sm90"]).compile_in(folder, folder).unwrap_err();
-    assert!(error.to_string().starts_with("`sm90` is no architecture"), "{error}");
+    for name in ["sm90", "sm_80a", "compute_80"] {
+        let error = gpukc::build::Files::new().architectures(&[name]).compile_in(folder, folder).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("`{name}` is no architecture")), "{error}");
+    }
+    let error = gpukc::build::Files::new().architectures(&["sm_80", "sm_120"]).compile_in(folder, folder).unwrap_err();
+    assert!(
+        error.to_string().starts_with("NVRTC 13.0 does not compile for sm_120; it does for sm_80, sm_90, sm_103\n  help:"),
+        "{error}"
+    );
+    // Of the usual ones, those that this NVRTC knows.
+    let usual = folder.join("usual");
+    fs::create_dir(&usual).unwrap();
+    gpukc::build::Files::new().file("ahead.gk").compile_in(folder, &usual).unwrap();
+    let made = fs::read(fs::read_dir(usual).unwrap().next().unwrap().unwrap().path()).unwrap();
+    let mentions = |name: &str| made.windows(name.len()).any(|part| part == name.as_bytes());
+    let names = ["sm_75", "sm_80", "compute_80", "sm_90a", "compute_90", "sm_100", "sm_103"];
+    assert_eq!(names.map(mentions), [false, true, true, true, false, false, false]);
 }
 
 fn run_what_was_built(folder: &Path) -> Result<(), Error> {

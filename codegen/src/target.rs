@@ -31,7 +31,8 @@ impl Target {
             return None;
         }
         let capability = digits.parse().ok()?;
-        (50..=999).contains(&capability).then_some(Target { capability, specific })
+        // Architecture-specific features begin with Hopper.
+        ((if specific { 90 } else { 50 })..=999).contains(&capability).then_some(Target { capability, specific })
     }
 
     /// Shared memory that a block may ask for, in bytes (CUDA C++ programming guide, table of technical specifications per

@@ -22,11 +22,14 @@ impl Checked {
         in_place: Option<(ArrayId, ArrayId)>,
     ) -> Result<Option<(Cuda, Binary)>, codegen::error::Error> {
         let Some(bundle) = &self.bundle else { return Ok(None) };
-        let Some(made) = bundle.best(device) else { return Ok(None) };
-        let kernel = compile(&self.program, self.typed(), made, &Facts::default(), in_place)?;
-        // None if the build script was of another version.
-        let binary = bundle.find(&kernel.source, made);
-        Ok(binary.map(|binary| (kernel, binary)))
+        for made in bundle.suiting(device) {
+            let kernel = compile(&self.program, self.typed(), made, &Facts::default(), in_place)?;
+            // There is none if the build script was of another version.
+            if let Some(binary) = bundle.find(&kernel.source, made) {
+                return Ok(Some((kernel, binary)));
+            }
+        }
+        Ok(None)
     }
 }
 
