@@ -22,8 +22,13 @@ pub fn files(
     targets: &[Target],
 ) -> Result<Vec<(String, String)>, Failure> {
     let text = cuda.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
-    let functions: Vec<Function> =
-        kernels.iter().zip(cuda).map(|((kernel, facts), cuda)| Function::new(kernel, facts, cuda)).collect::<Result<_, _>>()?;
+    let mut namer = Namer::new();
+    let mut function = |((kernel, facts), cuda): (&(&Kernel, Facts), &Cuda)| {
+        let name = namer.fresh(&kernel.name);
+        Function::new(name, kernel, facts, cuda)
+    };
+    let functions: Vec<Function> = kernels.iter().zip(cuda).map(&mut function).collect::<Result<_, _>>()?;
+    let stem = &text_name(stem);
     let mut header = format!("// Launches the kernels of {stem}.cu. Pointers are device pointers to row-major arrays.\n{HEADER}");
     let mut source = format!(
         "// See launch.h.\n#include \"launch.h\"\n\n#include \"{stem}.cu\"\n\nnamespace {{\nnamespace gpukc_host {{\n\n{}{SOURCE}",
@@ -39,6 +44,13 @@ pub fn files(
         ("launch.cu".to_owned(), source),
         ("Makefile".to_owned(), makefile(stem, least, targets)),
     ])
+}
+
+/// What the text's file is called: make and the shell read it as one word, and the launcher has a name of its own.
+fn text_name(stem: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "_-.+".contains(letter);
+    let name: String = stem.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
+    if name == "launch" { "launch_kernels".to_owned() } else { name }
 }
 
 const HEADER: &str = "\
@@ -120,8 +132,22 @@ struct Function {
 }
 
 /// Names that every function has or uses.
-const OURS: [&str; 12] =
-    ["stream", "report", "check", "error", "memory", "arguments", "blocks_x", "blocks_y", "blocks_z", "grid", "block", "Memory"];
+const OURS: [&str; 14] = [
+    "stream",
+    "report",
+    "check",
+    "error",
+    "memory",
+    "arguments",
+    "blocks_x",
+    "blocks_y",
+    "blocks_z",
+    "grid",
+    "block",
+    "Memory",
+    "IndexReport",
+    "IndexCheck",
+];
 
 /// What `int64_t`, `uint16_t` and so on an element is on the host.
 fn host(ty: Type) -> &'static str {
@@ -141,9 +167,12 @@ fn host(ty: Type) -> &'static str {
 }
 
 impl Function {
-    fn new(kernel: &Kernel, facts: &Facts, cuda: &Cuda) -> Result<Function, Failure> {
+    fn new(name: String, kernel: &Kernel, facts: &Facts, cuda: &Cuda) -> Result<Function, Failure> {
         let mut namer = Namer::new();
         OURS.iter().for_each(|name| namer.reserve(name));
+        // What is called and launched must not be hidden by a parameter.
+        ["launch", "enqueue", "read"].iter().for_each(|verb| namer.reserve(&format!("{verb}_{name}")));
+        cuda.launches.iter().for_each(|launch| namer.reserve(&launch.entry));
         for number in 0..cuda.scratch.len() {
             ["bytes", "scratch"].iter().for_each(|name| namer.reserve(&format!("{name}_{number}")));
         }
@@ -184,7 +213,7 @@ impl Function {
         let writer = Writer { kernel, facts, cuda, names: &names, pointers: &pointers };
         Ok(Function {
             about: writer.about(),
-            name: Namer::new().fresh(&kernel.name),
+            name,
             parameters,
             names: all,
             body: writer.body()?,

@@ -125,7 +125,10 @@ fn a_project_compiles_without_gpukc() {
     // Names of C++ and of the launcher itself.
     let hard =
         "kernel hard(int: f32[stream], error: i64[blocks_x, 2], class: f16[stream]) -> (grid: f32[stream], float: i64[blocks_x])
-        { grid[i] = int[i] + class[i]; float[j] = error[j, 0] + error[j, 1]; }\n";
+        { grid[i] = int[i] + class[i]; float[j] = error[j, 0] + error[j, 1]; }
+        kernel unix(unix: f32[IndexReport], at: i32[enqueue_unix_]) -> unix_: f32[enqueue_unix_] { unix_[i] = unix[at[i]]; }
+        kernel unix_(read_unix_: f32[n]) -> IndexCheck: f32[n] { IndexCheck[i] = read_unix_[i]; }
+        kernel own(own: f32[n]) -> y: f32[n] { y[i] = own[i]; }\n";
     place.file("several.gk", format!("{SEVERAL}\n{hard}"));
     place.run(&["compile", "several.gk", "--emit", "project"]).expect(2, &["-o DIR"]);
     place.run(&["compile", "several.gk", "--emit", "project", "--arch", "sm_80,sm_90a", "-o", "out"]).expect(0, &[]);
@@ -167,6 +170,24 @@ fn a_project_compiles_without_gpukc() {
     compiler.args(["-std=c++17", "-Wall", "-Wno-unused-function", "-Werror", "-fsyntax-only", "-I.", "-x", "c++", "launch.cu"]);
     let output = compiler.current_dir(place.path("out/several")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// make takes the text's name for one word, whatever the program's file is called, and the launcher's file is another.
+#[test]
+fn projects_have_plain_names() {
+    let place = Place::new();
+    for (file, text) in [("launch", "launch_kernels"), ("a b$(c)#'d", "a_b__c___d"), ("größe-2.1", "größe-2.1")] {
+        place.file(&format!("{file}.gk"), "kernel own(own: f32[n]) -> y: f32[n] { y[i] = own[i]; }\n".to_owned());
+        place.run(&["compile", &format!("{file}.gk"), "--emit", "project", "--arch", "sm_80", "-o", "out"]).expect(0, &[]);
+        let folder = place.path("out").join(file);
+        let launcher = fs::read_to_string(folder.join("launch.cu")).unwrap();
+        assert!(launcher.contains(&format!("#include \"{text}.cu\"")) && launcher.contains("(const void*)own, "), "{launcher}");
+        assert!(launcher.contains("const float* own2,"), "{launcher}");
+        // Everything that make needs is there: it would only compile.
+        let output = Command::new("make").args(["-n", "-B"]).current_dir(&folder).output().unwrap();
+        let commands = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && commands.contains(&format!("ar rcs lib{text}.a launch.o\n")), "{commands}");
+    }
 }
 
 /// What the launchers do, on a runtime that only notes what it is asked for.
