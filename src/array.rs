@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Bound, RangeBounds};
 
 use crate::element::{Element, defaults};
 use crate::error::Error;
@@ -171,8 +171,8 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     ///
     /// # Errors
     /// If the array has no such part, or no axis.
-    pub fn view(&self, range: Range<usize>) -> Result<View<'_, T, RANK>, Error> {
-        let (offset, shape) = self.along_first(&range)?;
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T, RANK>, Error> {
+        let (offset, shape) = self.along_first(range)?;
         self.part(offset, shape)
     }
 
@@ -180,8 +180,8 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     ///
     /// # Errors
     /// If the array has no such part, or no axis.
-    pub fn view_mut(&mut self, range: Range<usize>) -> Result<ViewMut<'_, T, RANK>, Error> {
-        let (offset, shape) = self.along_first(&range)?;
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T, RANK>, Error> {
+        let (offset, shape) = self.along_first(range)?;
         self.part_mut(offset, shape)
     }
 
@@ -207,8 +207,7 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
     /// # Errors
     /// If the array has no such index, or no axis.
     pub fn split_at_mut(&mut self, index: usize) -> Result<(ViewMut<'_, T, RANK>, ViewMut<'_, T, RANK>), Error> {
-        let end = self.shape().first().copied().unwrap_or(0);
-        let (first, second) = (self.along_first(&(0..index))?, self.along_first(&(index..end))?);
+        let (first, second) = (self.along_first(..index)?, self.along_first(index..)?);
         Ok((ViewMut::of(self.part_of(first.0, first.1)?), ViewMut::of(self.part_of(second.0, second.1)?)))
     }
 
@@ -217,15 +216,26 @@ impl<T: Element, const RANK: usize> DeviceArray<T, RANK> {
         Ok(DeviceArray::of(self.array.part(offset, extents(shape)?)?))
     }
 
-    fn along_first(&self, range: &Range<usize>) -> Result<(usize, [usize; RANK]), Error> {
+    fn along_first(&self, range: impl RangeBounds<usize>) -> Result<(usize, [usize; RANK]), Error> {
         let mut shape = self.shape();
         let row = shape.iter().skip(1).product::<usize>();
+        // What can't be counted on is beyond every extent as it is.
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => shape.first().copied().unwrap_or(0),
+        };
         match shape.first_mut() {
-            Some(first) if range.start <= range.end && range.end <= *first => {
-                *first = range.len();
-                Ok((range.start * row, shape))
+            Some(first) if start <= end && end <= *first => {
+                *first = end - start;
+                Ok((start * row, shape))
             }
-            _ => Err(Error::arguments(format!("there is no part {range:?} of an array of shape {:?}", self.shape()))),
+            _ => Err(Error::arguments(format!("there is no part {start}..{end} of an array of shape {:?}", self.shape()))),
         }
     }
 }

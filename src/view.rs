@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, RangeBounds};
 
 use crate::array::DeviceArray;
 use crate::element::Element;
@@ -24,7 +24,7 @@ impl<'a, T: Element, const RANK: usize> View<'a, T, RANK> {
     ///
     /// # Errors
     /// If the view has no such part, or no axis.
-    pub fn view(&self, range: Range<usize>) -> Result<View<'a, T, RANK>, Error> {
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T, RANK>, Error> {
         self.0.view(range).map(|view| View::of(view.0))
     }
 
@@ -75,7 +75,7 @@ impl<T: Element, const RANK: usize> ViewMut<'_, T, RANK> {
     ///
     /// # Errors
     /// If the view has no such part, or no axis.
-    pub fn view_mut(&mut self, range: Range<usize>) -> Result<ViewMut<'_, T, RANK>, Error> {
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T, RANK>, Error> {
         self.0.view_mut(range)
     }
 

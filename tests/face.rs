@@ -2,7 +2,8 @@
 #![deny(warnings, missing_docs)]
 
 use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Bound, Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -161,7 +162,11 @@ fn views_of_views() -> Result<(), Error> {
     // A part of a part outlives the latter.
     let row = x.view(1..4)?.view(1..2)?;
     assert_eq!((row.to_vec()?, row.part(1, [])?.value()?), (vec![4, 5], 5));
-    let mut rows = x.view_mut(1..4)?;
+    // Ranges are written as for slices.
+    assert_eq!((x.view(..)?.shape(), x.view(..=1)?.shape(), x.view(3..)?.to_vec()?), ([4, 2], [2, 2], vec![6, 7]));
+    assert_eq!(x.view((Bound::Excluded(1), Bound::Included(2)))?.to_vec()?, [4, 5]);
+    assert!(x.view(..=usize::MAX).is_err() && x.view(5..).is_err() && x.part(0, [])?.view(..).is_err());
+    let mut rows = x.view_mut(1..)?;
     rows.view_mut(0..1)?.assign(&DeviceArray::new(&gpu, [1, 2], &[20, 30])?)?;
     rows.part_mut(3, [1])?.write(&[50])?;
     assert_eq!(x.to_vec()?, [0, 1, 20, 30, 4, 50, 6, 7]);
@@ -353,14 +358,19 @@ fn events_and_streams() -> Result<(), Error> {
     Ok(())
 }
 
+/// Threads may share them, and a panic that is caught leaves them as they are.
 #[test]
-fn handles_go_to_threads() {
-    fn anywhere<T: Send + Sync>() {}
+fn handles_go_anywhere() {
+    fn anywhere<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe>() {}
     anywhere::<Gpu>();
     anywhere::<DeviceArray<f32, 2>>();
+    anywhere::<gpukc::View<'static, f32, 2>>();
     anywhere::<gpukc::Stream>();
     anywhere::<gpukc::Event>();
     anywhere::<PinnedBuffer<bool>>();
     anywhere::<gpukc::Transfer<f32>>();
     anywhere::<Error>();
+    // No more across a caught panic than a `&mut`.
+    fn to_threads<T: Send + Sync>() {}
+    to_threads::<gpukc::ViewMut<'static, f32, 2>>();
 }

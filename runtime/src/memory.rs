@@ -3,6 +3,7 @@
 mod foreign;
 
 use std::any::Any;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
@@ -21,6 +22,10 @@ pub struct Memory {
     /// The owner of memory that is not ours; of lent memory, nothing.
     owner: Option<Box<dyn Any + Send + Sync>>,
 }
+
+// The owner is only kept, and given back whole: a panic elsewhere shows nothing of it half done.
+impl UnwindSafe for Memory {}
+impl RefUnwindSafe for Memory {}
 
 /// A part of some memory.
 #[derive(Clone, Copy)]
