@@ -8,10 +8,14 @@ use gpukc_dsl::types::Type;
 /// So many zeros (`false`), or that there is no memory for them.
 pub(crate) fn defaults<T: Element>(len: usize) -> Result<Vec<T>, Error> {
     let mut values = Vec::new();
-    let kind = ErrorKind::OutOfMemory;
-    values.try_reserve_exact(len).map_err(|_| Error::new(kind, format!("no memory for {len} elements of {} on the host", T::TYPE)))?;
+    values.try_reserve_exact(len).map_err(|_| no_memory::<T>(len))?;
     values.resize(len, T::default());
     Ok(values)
+}
+
+/// The host has no memory for so many elements.
+pub(crate) fn no_memory<T: Element>(len: usize) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("no memory for {len} elements of {} on the host", T::TYPE))
 }
 
 mod sealed {

@@ -143,7 +143,11 @@ impl Error {
             device::Error::Missing(missing) => in_rust(&missing.to_string()),
             other => other.to_string(),
         };
-        let mut made = Error::new(kind, message).help(in_rust(&error.help()));
+        let mut made = Error::new(kind, message);
+        // Of a mistake that is about no kernel, the message says it all.
+        if !matches!(&error, device::Error::Arguments { kernel, .. } if kernel.is_empty()) {
+            made = made.help(in_rust(&error.help()));
+        }
         if let Some(source) = source {
             made = made.at(source, error.span());
         }

@@ -57,6 +57,8 @@ impl Cuda {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Info {
+    /// Its number, as [`Gpu::new`] takes it; none for the CPU.
+    pub ordinal: Option<u32>,
     /// Its name.
     pub name: String,
     /// The architecture that kernels are compiled for, such as `sm_90a`; `cpu` for the CPU.
@@ -69,6 +71,13 @@ pub struct Info {
     pub cache_bytes: u32,
     /// Memory in bytes; 0 where that is not known.
     pub memory_bytes: u64,
+}
+
+impl Info {
+    /// The device in a sentence: there may be several of its name.
+    pub(crate) fn called(&self) -> String {
+        self.ordinal.map_or(self.name.clone(), |ordinal| format!("GPU {ordinal}, {}", self.name))
+    }
 }
 
 impl Gpu {
@@ -115,6 +124,7 @@ impl Gpu {
     pub fn info(&self) -> Info {
         match self.backend() {
             Backend::Cpu => Info {
+                ordinal: None,
                 name: "CPU".to_owned(),
                 architecture: "cpu".to_owned(),
                 multiprocessors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
@@ -125,6 +135,7 @@ impl Gpu {
             Backend::Cuda(cuda) => {
                 let facts = cuda.queue.device().facts();
                 Info {
+                    ordinal: Some(facts.ordinal),
                     name: facts.name.clone(),
                     architecture: facts.target.to_string(),
                     multiprocessors: facts.multiprocessors,
@@ -236,6 +247,6 @@ impl Gpu {
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let info = self.info();
-        write!(f, "Gpu({}, {})", info.name, info.architecture)
+        write!(f, "Gpu({}, {})", info.called(), info.architecture)
     }
 }

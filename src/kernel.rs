@@ -310,7 +310,7 @@ impl Kernel {
                 "{kernel}: `{name}` is of another `Gpu` than the call, though of the same device: arrays belong to a `Gpu` and its clones"
             )
         } else {
-            format!("{kernel}: `{name}` is on another device ({}) than the call ({})", other.name, own.name)
+            format!("{kernel}: `{name}` is on another device ({}) than the call ({})", other.called(), own.called())
         }))
     }
 

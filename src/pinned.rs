@@ -3,12 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::element::{Element, defaults};
+use crate::element::{Element, defaults, no_memory};
 use crate::error::Error;
 use crate::gpu::{Backend, Gpu};
 use crate::input::{Input, Output};
 use crate::stream::Stream;
 use crate::untyped::Untyped;
+use gpukc_runtime::error::Error as Device;
 use gpukc_runtime::pinned::{Copying, Pinned};
 
 /// Elements in host memory that a GPU copies from and to by itself, while the host goes on; it serves all GPUs. A [`Transfer`] owns
@@ -45,7 +46,13 @@ impl<T: Element> PinnedBuffer<T> {
         let bytes = bytes.ok_or_else(|| Error::arguments(format!("{len} elements are more than any memory holds")))?;
         Ok(PinnedBuffer(match gpu.backend() {
             Backend::Cpu => Host::Plain(defaults(len)?),
-            Backend::Cuda(cuda) => Host::Pinned(Pinned::new(cuda.queue.device(), bytes)?, PhantomData),
+            Backend::Cuda(cuda) => {
+                let pinned = Pinned::new(cuda.queue.device(), bytes).map_err(|error| match error {
+                    Device::OutOfMemory { .. } => no_memory::<T>(len).help("the system limits how much of it can be pinned"),
+                    other => other.into(),
+                })?;
+                Host::Pinned(pinned, PhantomData)
+            }
         }))
     }
 

@@ -368,6 +368,26 @@ fn a_gpu_that_is_not_there() {
     });
 }
 
+#[test]
+fn errors_tell_devices_and_memories_apart() {
+    within("errors_tell_devices_and_memories_apart", &[("STANDIN_DEVICES", "9.0 9.0")], || {
+        let (one, two) = (Gpu::new(0)?, Gpu::new(1)?);
+        let (x, y) = (one.zeros([4])?, two.zeros([4])?);
+        let error = saxpy(&one, 1.0, &x, &y).unwrap_err();
+        let text = "saxpy: `y` is on another device (GPU 1, Stand-in 9.0) than the call (GPU 0, Stand-in 9.0)";
+        assert_eq!((error.to_string().as_str(), error.advice()), (text, None));
+        let error = saxpy(&one, 1.0, &x, &Gpu::new(0)?.zeros([4])?).unwrap_err();
+        assert!(error.to_string().starts_with("saxpy: `y` is of another `Gpu` than the call, though of the same device"), "{error}");
+        assert_eq!((two.info().ordinal, Gpu::cpu().info().ordinal), (Some(1), None));
+        let error = one.stream().wait_for(two.stream()).unwrap_err();
+        assert_eq!((error.kind(), error.advice()), (ErrorKind::Arguments, None));
+        let error = PinnedBuffer::<u8>::zeros(&one, 1 << 50).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(error.to_string(), "no memory for 1125899906842624 elements of u8 on the host");
+        Ok(())
+    });
+}
+
 const AHEAD: &str = "kernel twice(x: f32[n]) -> y: f32[n] { y[i] = x[i] + x[i]; }\nkernel total(x: f32[n]) -> f32 { sum[k] x[k] }\n";
 
 /// What a build script does, then a program on a machine without NVRTC.
