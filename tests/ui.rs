@@ -130,6 +130,8 @@ fn kernels_are_documented() {
         }
         if file.ends_with("modules.rs") {
             let page = fs::read_to_string(out.path().join("documented/two/fn.f.html")).expect("a page");
+            let passed_on = fs::read_to_string(out.path().join("documented/fn.plus_one.html")).expect("a page");
+            assert!(passed_on.contains("One “more”."), "{passed_on}");
             assert!(page.contains("Documented.") && page.contains("kernel f(x: i64[n, m]) -&gt; (a: i64[n], b: i64)"), "{page}");
         }
     }

@@ -85,15 +85,21 @@ fn comment(doc: &str, span: Span) -> Option<Leaf> {
     (!doc.contains('\n')).then(|| Leaf { doc: true, ..leaf(&format!("///{blank}{doc}"), span) })
 }
 
-/// The text of `[doc = "…"]`, as a doc comment arrives.
+/// The text of `[doc = "…"]`, as a doc comment arrives; where another macro has passed it on, invisible delimiters stand around it.
 fn doc_comment(token: &TokenTree) -> Option<String> {
     let TokenTree::Group(group) = token else { return None };
-    let mut inside = group.stream().into_iter().fuse();
-    match (group.delimiter(), inside.next()?, inside.next()?, inside.next()?, inside.next()) {
-        (Delimiter::Bracket, TokenTree::Ident(name), TokenTree::Punct(equals), TokenTree::Literal(text), None)
-            if name == "doc" && equals.as_char() == '=' =>
-        {
-            syn::parse2::<syn::LitStr>(TokenTree::Literal(text).into()).ok().map(|text| text.value())
+    if group.delimiter() != Delimiter::Bracket {
+        return None;
+    }
+    let mut inside: Vec<TokenTree> = group.stream().into_iter().take(4).collect();
+    while let [TokenTree::Group(group)] = inside.as_slice()
+        && group.delimiter() == Delimiter::None
+    {
+        inside = group.stream().into_iter().take(4).collect();
+    }
+    match inside.as_slice() {
+        [TokenTree::Ident(name), TokenTree::Punct(equals), text] if name == "doc" && equals.as_char() == '=' => {
+            syn::parse2::<syn::LitStr>(text.clone().into()).ok().map(|text| text.value())
         }
         _ => None,
     }
@@ -128,6 +134,19 @@ mod tests {
             texts("#[doc = \"/ a\"] #[doc] #![x]".parse().unwrap()),
             ["/// / a", "#", "[", "doc", "]", "#", "!", "[", "x", "]"]
         );
+    }
+
+    #[test]
+    fn docs_that_macros_pass_on_are_comments() {
+        let invisible = |inner: &str| TokenTree::from(Group::new(Delimiter::None, inner.parse().unwrap()));
+        let doc = |inner: TokenTree| -> TokenStream {
+            let brackets = Group::new(Delimiter::Bracket, inner.into());
+            [TokenTree::Punct(Punct::new('#', Spacing::Alone)), brackets.into()].into_iter().collect()
+        };
+        assert_eq!(texts(doc(invisible("doc = \" a\""))), ["/// a"]);
+        let outer = Group::new(Delimiter::None, invisible("doc = \" b\"").into());
+        assert_eq!(texts(doc(outer.into())), ["/// b"]);
+        assert_eq!(texts(doc(invisible("inline"))), ["#", "[", "inline", "]"]);
     }
 
     #[test]

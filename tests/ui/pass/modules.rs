@@ -31,11 +31,15 @@ pub fn call(gpu: &gpukc::Gpu) -> Result<i64, gpukc::Error> {
 }
 
 macro_rules! maps {
-    ($($name:ident $value:literal)+) => {
-        $(gpukc::gpu_kernel! { kernel $name(x: f32[n]) -> y: f32[n] { y[i] = x[i] + $value; } })+
+    ($($(#[$about:meta])* $name:ident $value:literal)+) => {
+        $(gpukc::gpu_kernel! { $(#[$about])* kernel $name(x: f32[n]) -> y: f32[n] { y[i] = x[i] + $value; } })+
     };
 }
-maps! { plus_one 1.0 plus_two 2.0 }
+maps! {
+    /// One "more".
+    plus_one 1.0
+    plus_two 2.0
+}
 
 gpukc::gpu_kernel! {}
 gpukc::gpu_kernel! { const A: i64 = 1; }
