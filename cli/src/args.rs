@@ -121,6 +121,9 @@ pub struct Compile {
     /// With --call: one whose arrays do not all start at multiples of 16 bytes
     #[arg(long, requires = "call")]
     pub misaligned: bool,
+    /// The text of a call whose result takes the place of this parameter, as Rust programs make them; of one kernel
+    #[arg(long, value_name = "PARAMETER", conflicts_with = "line_info")]
+    pub in_place: Option<String>,
     /// What to write
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cuda")]
     pub emit: Vec<Emit>,

@@ -107,6 +107,7 @@ fn dims(kernel: &Kernel) -> Vec<&str> {
     kernel.dims.iter().map(|(_, dim)| dim.name.as_str()).collect()
 }
 
-fn listed(names: &[&str]) -> String {
+/// Names with commas.
+pub fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

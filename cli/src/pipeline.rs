@@ -35,6 +35,17 @@ pub fn cuda_file(
     gpukc_codegen::compile_file(program, kernels, target, lines.then_some(source)).map_err(|error| refused(error, source))
 }
 
+/// The text of a kernel whose result takes the place of a parameter.
+pub fn cuda_in_place(
+    program: &Program,
+    (kernel, facts): &(&Kernel, Facts),
+    target: Target,
+    (parameter, result): (ArrayId, ArrayId),
+    source: &Source,
+) -> Result<Cuda, Failure> {
+    gpukc_codegen::compile_in_place(program, kernel, target, facts, parameter, result).map_err(|error| refused(error, source))
+}
+
 /// Compiles CUDA text.
 pub fn compile(compiler: &Compiler, cuda: &Cuda, target: Target, wanted: Wanted, extra: &[String]) -> Result<Binary, Failure> {
     compiler.compile(&cuda.source, &cuda.name, target, wanted, extra).map_err(Failure::from)

@@ -86,6 +86,29 @@ fn the_text_of_a_call() {
 }
 
 #[test]
+fn the_text_of_a_call_in_place() {
+    let place = Place::new();
+    place.file(
+        "t.gk",
+        "kernel add(a: f32, x: f32[n], y: f32[n]) -> z: f32[n] { z[i] = a * x[i] + y[n - 1 - i]; }
+        kernel total(x: f32[n]) -> f32 { sum[k] x[k] }\n",
+    );
+    let text = |arguments: &[&str]| place.run(&[&["compile", "t.gk", "--kernel", "add"], arguments].concat()).expect(0, &[]).out;
+    let everywhere = text(&["--in-place", "x"]);
+    assert!(everywhere.contains("In place: `z` holds `x` at first."), "{everywhere}");
+    assert!(!everywhere.contains(" x[") && everywhere.contains("float* __restrict__ z"), "{everywhere}");
+    assert_ne!(text(&["--in-place", "x", "--call", "n=4096"]), everywhere);
+    let fails = |arguments: &[&str], words: &[&str]| {
+        place.run(&[&["compile", "t.gk"], arguments].concat()).expect(2, words);
+    };
+    fails(&["--in-place", "x"], &["which kernel?", "--kernel"]);
+    fails(&["--kernel", "add", "--in-place", "y"], &["--in-place y: `add` can't be computed there: "]);
+    fails(&["--kernel", "add", "--in-place", "a"], &["no such array; it has x, y"]);
+    fails(&["--kernel", "add", "--in-place", "x", "--emit", "plan"], &["no plan"]);
+    fails(&["--kernel", "add", "--in-place", "x", "--line-info"], &["cannot be used with"]);
+}
+
+#[test]
 fn lines_of_the_program() {
     let place = Place::new();
     place.file("scale.gk", SCALE);

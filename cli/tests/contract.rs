@@ -9,7 +9,7 @@ use common::{Done, Place, SCALE};
 /// Commands, and their options besides `--help` and `--timeout`, which all have.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("check", &["--format", "<FILE>..."]),
-    ("compile", &["--kernel", "--arch", "--shape", "--call", "--misaligned", "--emit", "--line-info", "-o", "<FILE>"]),
+    ("compile", &["--kernel", "--arch", "--shape", "--call", "--misaligned", "--in-place", "--emit", "--line-info", "-o", "<FILE>"]),
     ("run", &["--kernel", "--in", "--out", "--device", "--stats", "<FILE>"]),
     ("bench", &["--kernel", "--in", "--out", "--hot", "--device", "--runs", "--format", "<FILE>"]),
     ("verify", &["--kernel", "--device", "--calls", "--seed", "--seconds", "<FILE>..."]),

@@ -6,7 +6,8 @@ use std::path::Path;
 use gpukc_codegen::facts::Facts as Known;
 use gpukc_codegen::kernel::Kernel as Cuda;
 use gpukc_codegen::target::Target;
-use gpukc_dsl::program::Kernel;
+use gpukc_dsl::program::in_place::refusal;
+use gpukc_dsl::program::{ArrayId, Kernel, Parameter};
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::{Binary, Compiler, Wanted};
 use gpukc_runtime::device::Facts;
@@ -31,6 +32,8 @@ struct Product {
 struct Job<'a> {
     loaded: &'a Loaded,
     kernels: Vec<(&'a Kernel, Known)>,
+    /// The parameter whose place the result of the only kernel takes, and that result.
+    in_place: Option<(ArrayId, ArrayId)>,
     line_info: bool,
     compiler: Compiler,
     /// A step for each compilation.
@@ -49,6 +52,7 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
     }
     let kernels = kernels(&loaded, &args.kernel)?;
     let kernels = facts::of(kernels, &args.shape, &args.call, args.misaligned)?;
+    let in_place = args.in_place.as_deref().map(|name| in_place(&kernels, name, &emit)).transpose()?;
     let needs_nvrtc =
         emit.iter().any(|emit| matches!(emit, Emit::Ptx | Emit::Cubin | Emit::Fatbin)) && args.stop_after != Some(Stage::Cuda);
     let targets = targets(&args.arch, needs_nvrtc)?;
@@ -61,6 +65,7 @@ pub fn run(args: &Compile) -> Result<(), Failure> {
     let job = Job {
         loaded: &loaded,
         kernels,
+        in_place,
         line_info: args.line_info,
         compiler: Compiler::new(Cache::from_environment()),
         progress: Progress::patient(emit.iter().map(binaries).sum()).into(),
@@ -116,6 +121,28 @@ fn kernels<'a>(loaded: &'a Loaded, names: &[String]) -> Result<Vec<&'a Kernel>, 
     names.iter().map(|name| loaded.kernel(Some(name))).collect()
 }
 
+/// The array called `name`, and the result that takes its place.
+fn in_place(kernels: &[(&Kernel, Known)], name: &str, emit: &[Emit]) -> Result<(ArrayId, ArrayId), Failure> {
+    let usage = |message: &str| Failure::usage(format!("--in-place {name}: {message}"));
+    if emit.iter().any(|emit| matches!(emit, Emit::Plan | Emit::Project)) {
+        return Err(usage("text and machine code only, no plan and no project"));
+    }
+    let [(kernel, _)] = kernels else { return Err(usage("which kernel?").help("choose one with --kernel")) };
+    let arrays = kernel.parameters.iter().filter_map(|parameter| match *parameter {
+        Parameter::Array(id) => Some((id, kernel.arrays[id].name.as_str())),
+        Parameter::Scalar(_) => None,
+    });
+    let arrays: Vec<(ArrayId, &str)> = arrays.collect();
+    let Some((parameter, _)) = arrays.iter().find(|(_, known)| *known == name) else {
+        let names: Vec<&str> = arrays.into_iter().map(|(_, name)| name).collect();
+        return Err(usage(&format!("kernel `{}` has no such array; it has {}", kernel.name, facts::listed(&names))));
+    };
+    match (refusal(kernel, *parameter), kernel.results.first()) {
+        (None, Some(result)) => Ok((*parameter, *result)),
+        (why, _) => Err(usage(&format!("`{}` can't be computed there: {}", kernel.name, why.unwrap_or_default()))),
+    }
+}
+
 fn targets(names: &[String], needs_nvrtc: bool) -> Result<Vec<Target>, Failure> {
     let mut targets = Vec::new();
     for name in names {
@@ -150,7 +177,11 @@ fn native() -> Result<Target, Failure> {
 impl Job<'_> {
     /// The text of all kernels.
     fn cuda(&self, target: Target) -> Result<Vec<Cuda>, Failure> {
-        let all = pipeline::cuda_file(&self.loaded.program, &self.kernels, target, self.line_info, &self.loaded.source)?;
+        let Loaded { program, source, .. } = self.loaded;
+        let all = match (self.in_place, self.kernels.as_slice()) {
+            (Some(place), [kernel]) => vec![pipeline::cuda_in_place(program, kernel, target, place, source)?],
+            _ => pipeline::cuda_file(program, &self.kernels, target, self.line_info, source)?,
+        };
         if let Some(cuda) = all.first() {
             report::keep("kernel.cu", &cuda.source);
         }
