@@ -152,3 +152,32 @@ fn an_element_wise_kernel_compiles_quickly() {
     // 60 ms is what we promise on a quiet machine; other tests run beside this one.
     assert!(times[0] < Duration::from_millis(500), "{times:?}");
 }
+
+/// A launch that may begin before the one in front is over must wait before it touches memory. The compiler may move loads that it takes
+/// for constant, those through `const __restrict__` pointers: the PTX shows that it leaves them behind the wait.
+#[test]
+fn nothing_is_touched_before_the_wait() {
+    const HOPPER: Target = Target { capability: 90, specific: true };
+    let compiler = Compiler::new(Cache::off());
+    compiler.nvrtc().unwrap();
+    let mut waiting = 0;
+    for case in Case::all().into_iter().filter(|case| !case.plan.contains_key("limit")) {
+        let program = case.program();
+        let kernel = case.kernel(&program);
+        let text =
+            gpukc_codegen::compile(&program, kernel, HOPPER, &case.facts(kernel)).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+        let made =
+            compiler.compile(&text.source, &case.name, HOPPER, Wanted::Ptx, &[]).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+        let ptx = String::from_utf8_lossy(&made.image).into_owned();
+        for entry in ptx.split(".entry ").skip(1) {
+            let name = entry.split('(').next().unwrap_or_default();
+            let before = entry.split("griddepcontrol.wait").next().unwrap_or_default();
+            assert!(before.len() < entry.len(), "{}: {name} does not wait", case.name);
+            for access in ["ld.global", "st.global", "ld.v", "st.v", "atom.", "red.", "cp.async"] {
+                assert!(!before.contains(access), "{}: {name} has {access} before it waits:\n{before}", case.name);
+            }
+            waiting += 1;
+        }
+    }
+    assert!(waiting > 70, "only {waiting} launches");
+}

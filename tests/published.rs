@@ -39,6 +39,7 @@ fn text(ty: &str, kernel: &gpukc_dsl::program::Kernel, m: i64, n: i64) -> Kernel
         grid: [Formula::from(m * n), 1.into(), 1.into()],
         block: [32, 1, 1],
         striding: false,
+        overlapping: false,
         cluster: 1,
         shared_bytes: 0,
         arguments: vec![

@@ -31,8 +31,9 @@ pub fn files(
     let stem = &text_name(stem);
     let mut header = format!("// Launches the kernels of {stem}.cu. Pointers are device pointers to row-major arrays.\n{HEADER}");
     let mut source = format!(
-        "// See launch.h.\n#include \"launch.h\"\n\n#include \"{stem}.cu\"\n\nnamespace {{\nnamespace gpukc_host {{\n\n{}{SOURCE}",
-        cpp::HELPERS
+        "// See launch.h.\n#include \"launch.h\"\n\n#include \"{stem}.cu\"\n\nnamespace {{\nnamespace gpukc_host {{\n\n{}{SOURCE}{}{SOURCE_END}",
+        cpp::HELPERS,
+        if cuda.iter().flat_map(|kernel| &kernel.launches).any(|launch| launch.overlapping) { OVERLAPPING } else { "" },
     );
     for function in &functions {
         let _ = write!(header, "\n{}{}", function.about, function.declarations());
@@ -91,7 +92,26 @@ struct Memory {
         if (at) cudaFreeAsync(at, stream);
     }
 };
+";
 
+const OVERLAPPING: &str = "
+// The blocks may be set up before the launch in front is over: the kernel waits for that by itself.
+cudaError_t launch_overlapping(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+";
+
+const SOURCE_END: &str = "
 }  // namespace gpukc_host
 }  // namespace
 ";
@@ -397,7 +417,8 @@ impl Writer<'_> {
             out,
             "            const dim3 grid{{unsigned(blocks_x), unsigned(blocks_y), unsigned(blocks_z)}}, block{{{bx}, {by}, {bz}}};"
         );
-        let _ = writeln!(out, "            error = cudaLaunchKernel((const void*){entry}, grid, block, arguments, {shared}, stream);");
+        let call = if launch.overlapping { "gpukc_host::launch_overlapping" } else { "cudaLaunchKernel" };
+        let _ = writeln!(out, "            error = {call}((const void*){entry}, grid, block, arguments, {shared}, stream);");
         out.push_str("            if (error != cudaSuccess) return error;\n        }\n    }\n");
         Ok(())
     }

@@ -140,6 +140,17 @@ cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStre
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int);
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t);
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+union cudaLaunchAttributeValue { char pad[64]; int programmaticStreamSerializationAllowed; };
+struct cudaLaunchAttribute { cudaLaunchAttributeID id; cudaLaunchAttributeValue val; };
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned numAttrs;
+};
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**);
 ";
 
 #[test]
@@ -181,17 +192,27 @@ fn a_project_compiles_without_gpukc() {
     }
     let launcher = read(&place, "out/several/launch.cu");
     assert!(launcher.contains(" < 0) return cudaErrorInvalidValue;"), "{launcher}");
-    // The host's part as C++, the launches declared: the compiler of this machine knows no CUDA.
-    let text = read(&place, "out/several/several.cu");
+    builds(&place, "out/several");
+    // Launches that wait by themselves for those in front.
+    assert!(!launcher.contains("overlapping"), "{launcher}");
+    place.run(&["compile", "several.gk", "--emit", "project", "--arch", "sm_90a", "-o", "overlapping"]).expect(0, &[]);
+    let launcher = read(&place, "overlapping/several/launch.cu");
+    assert!(launcher.contains("error = gpukc_host::launch_overlapping("), "{launcher}");
+    builds(&place, "overlapping/several");
+}
+
+/// The host's part of a project as C++, the launches declared: the compiler of this machine knows no CUDA.
+fn builds(place: &Place, folder: &str) {
+    let text = read(place, &format!("{folder}/several.cu"));
     let entries = text.lines().filter(|line| line.contains("__global__"));
     let declared: String = entries
         .map(|line| format!("extern \"C\" void {}(...);\n", line.split(") ").nth(1).unwrap().split('(').next().unwrap()))
         .collect();
-    fs::write(place.path("out/several/several.cu"), declared).unwrap();
-    fs::write(place.path("out/several/cuda_runtime.h"), RUNTIME).unwrap();
+    fs::write(place.path(&format!("{folder}/several.cu")), declared).unwrap();
+    fs::write(place.path(&format!("{folder}/cuda_runtime.h")), RUNTIME).unwrap();
     let mut compiler = Command::new("g++");
     compiler.args(["-std=c++17", "-Wall", "-Wno-unused-function", "-Werror", "-fsyntax-only", "-I.", "-x", "c++", "launch.cu"]);
-    let output = compiler.current_dir(place.path("out/several")).output().unwrap();
+    let output = compiler.current_dir(place.path(folder)).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -67,6 +67,8 @@ pub struct Launch {
     pub cluster: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
+    /// Whether it may be launched with programmatic stream serialization: it waits for the launch in front of it by itself.
+    pub overlapping: bool,
     /// In the order of the function's parameters.
     pub arguments: Vec<Argument>,
     /// The statements that it computes, in the source.

@@ -100,6 +100,7 @@ fn contract(kernel: &Typed, lowered: Lowered, source: Arc<str>) -> Kernel {
         block: launch.block,
         cluster: launch.cluster,
         shared_bytes: launch.dynamic_shared,
+        overlapping: launch.overlapping,
         arguments: launch.parameters.iter().map(|p| p.argument.clone()).collect(),
         span,
     });

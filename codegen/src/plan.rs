@@ -70,9 +70,16 @@ pub struct Launch {
     pub cluster: u32,
     /// Dynamic shared memory of a block in bytes.
     pub dynamic_shared: u32,
+    /// Whether its blocks may be set up while the launch in front of it on the stream still runs (programmatic dependent launch): the
+    /// body then [begins](OVERLAPPING) by letting the next one do so, and by waiting for the end of the one in front.
+    pub overlapping: bool,
     /// The body.
     pub body: Vec<Node>,
 }
+
+/// What the body of an overlapping launch begins with. Nothing before the wait may touch memory: the launch in front may still write
+/// what this one reads, and read what it writes.
+pub const OVERLAPPING: [&str; 2] = ["trigger_next_launch", "wait_for_previous_launch"];
 
 impl Launch {
     /// A launch of just so many blocks, which need nothing of one another: its name, schedule and comment; blocks and threads.
@@ -82,8 +89,13 @@ impl Launch {
         parameters: Vec<Parameter>,
         body: Vec<Node>,
     ) -> Launch {
-        let (striding, resident, cluster, dynamic_shared) = (false, None, 1, 0);
-        Launch { entry, schedule, notes, parameters, grid, striding, block, resident, cluster, dynamic_shared, body }
+        let (striding, resident, cluster, dynamic_shared, overlapping) = (false, None, 1, 0, false);
+        Launch { entry, schedule, notes, parameters, grid, striding, block, resident, cluster, dynamic_shared, overlapping, body }
+    }
+    /// Lets it overlap with the launch in front of it.
+    pub fn overlap(&mut self) {
+        self.overlapping = true;
+        self.body.splice(0..0, OVERLAPPING.map(|function| Node::Call(function.into(), Vec::new())));
     }
 }
 

@@ -48,6 +48,12 @@ impl Target {
         kilobytes * 1024
     }
 
+    /// Whether a launch can wait for the one in front of it by itself (programmatic dependent launch: CUDA C++ programming guide,
+    /// PTX's `griddepcontrol`).
+    pub fn has_dependent_launches(self) -> bool {
+        self.capability >= 90
+    }
+
     /// The target of a device of compute capability `major.minor`: on Hopper the architecture-specific one.
     pub fn of_device(major: u32, minor: u32) -> Target {
         Target { capability: major * 10 + minor, specific: major == 9 && minor == 0 }

@@ -186,6 +186,7 @@ fn everything() -> (Plan, Vec<DeviceFunction>) {
         resident: Some(4),
         cluster: 1,
         dynamic_shared: 0,
+        overlapping: false,
         body,
     };
     let function = |name: &str, value: Expr| DeviceFunction {

@@ -23,6 +23,7 @@ fn launch(body: Vec<Node>) -> Launch {
         resident: None,
         cluster: 1,
         dynamic_shared: 0,
+        overlapping: false,
         body,
     }
 }

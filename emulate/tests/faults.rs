@@ -40,6 +40,7 @@ fn planted(kernel: &program::Kernel, source: &str) -> Kernel {
         grid: [number("grid", 1), 1, 1].map(Formula::from),
         block: [number("block", 256) as u32, 1, 1],
         striding: false,
+        overlapping: false,
         cluster: number("cluster", 1) as u32,
         shared_bytes: 0,
         arguments: vec![

@@ -145,8 +145,8 @@ def table(bits):
         'atan': (hp(lambda z: (mp.atan(at(z)) - at(z)) / at(z)**3), hp(lambda z: at(z)**3 / mp.atan(at(z))), m('1e-9'), m('1.00001'), 3, 6 if f32 else 17),
         'sinh': (hp(lambda z: (mp.sinh(at(z)) - at(z)) / at(z)**3), hp(lambda z: at(z)**3 / mp.sinh(at(z))), m('1e-9'), m('1.00001'), 3, 2 if f32 else 5),
         'tanh': (hp(lambda z: (mp.tanh(at(z)) - at(z)) / at(z)**3), hp(lambda z: at(z)**3 / mp.tanh(at(z))), m('1e-9'), m('0.3026'), 3, 3 if f32 else 9),
-        'erf': (hp(lambda z: (mp.erf(at(z)) - at(z)) / at(z)), hp(lambda z: at(z) / mp.erf(at(z))), m('1e-9'), m('0.8836') if f32 else m('1.0001'), 3, 4 if f32 else 9),
-        'erfbig': (hp(lambda t: mp.log(mp.erfc(t))), hp(lambda t: mp.erfc(t) / mp.erf(t)), m('0.92'), m('4.0'), 3, 6),
+        'erf': (hp(lambda z: (mp.erf(at(z)) - at(z)) / at(z)), hp(lambda z: at(z) / mp.erf(at(z))), m('1e-9'), m('1.0') if f32 else m('1.0001'), 3, 4 if f32 else 9),
+        'erfbig': (hp(lambda t: mp.erfc(t)**(m(1)/4)), hp(lambda t: 4*mp.erfc(t)**(m(3)/4) / mp.erf(t)), m('1.0'), m('4.0'), 2.5, 8),
         'erfc': (hp(lambda q: (1 + 2*A(q)) * mp.erfc(A(q)) * mp.exp(A(q)**2) - 1), hp(lambda q: 1/((1 + 2*A(q)) * mp.erfc(A(q)) * mp.exp(A(q)**2))), -1, (big - K) / (big + K), 3, 9 if f32 else 20),
     }
 

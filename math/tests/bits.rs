@@ -75,7 +75,7 @@ fn checksums() {
         sinh_f32 1 s single 0x398ad76edb58afd4
         cosh_f32 1 s single 0xe48f0679f98108c6
         tanh_f32 1 s single 0x8e81f10486022b1a
-        erf_f32 1 s single 0x06775daaf75858d5
+        erf_f32 1 s single 0xed0814d0f26c8d08
         erfc_f32 1 s single 0x2af47e75091954f6
         cbrt_f32 1 s single 0x6ecd835b3647deb5
         rsqrt_f32 1 s single 0xbf01c0fce37d8555

@@ -9,8 +9,8 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUmemPool_attribute,
-    CUmemoryPool, CUmodule, CUresult, CUstream,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUlaunchConfig,
+    CUmemPool_attribute, CUmemoryPool, CUmodule, CUresult, CUstream,
 };
 use libloading::Library;
 
@@ -47,7 +47,10 @@ macro_rules! functions {
 }
 
 mod graph;
+mod launch;
 mod queue;
+
+pub(crate) use launch::Blocks;
 
 functions! {
     /// Starts the driver.
@@ -117,6 +120,8 @@ functions! {
     /// A code's name.
     error_name = cuGetErrorName(Status, *mut *const c_char);
     optional:
+    /// Launches with attributes, since 11.8.
+    launch_with = cuLaunchKernelEx(*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
     /// Stream-ordered memory, since 11.2.
     alloc_ordered = cuMemAllocAsync(*mut CUdeviceptr, usize, CUstream);
     /// Frees it.
@@ -459,38 +464,5 @@ impl Driver {
             }
         }
         Some(sizes)
-    }
-
-    /// Launches.
-    ///
-    /// # Safety
-    /// `arguments` points to one value per parameter of the function, of its size, valid during the call; device pointers
-    /// among them point to memory that suffices for what the function does with it, until the launch is over.
-    pub(crate) unsafe fn launch(
-        &self,
-        function: CUfunction,
-        grid: [u32; 3],
-        block: [u32; 3],
-        shared_bytes: u32,
-        stream: CUstream,
-        arguments: &mut [*mut c_void],
-    ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
-        let code = unsafe {
-            (self.functions.launch)(
-                function,
-                grid[0],
-                grid[1],
-                grid[2],
-                block[0],
-                block[1],
-                block[2],
-                shared_bytes,
-                stream,
-                arguments.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        };
-        self.check("cuLaunchKernel", code)
     }
 }

@@ -44,6 +44,7 @@ fn kernel() -> Kernel {
                 block: [256, 1, 1],
                 cluster: 1,
                 striding: false,
+                overlapping: false,
                 shared_bytes: 0,
                 arguments: vec![
                     Argument::Array(Id::new(0)),
@@ -59,6 +60,7 @@ fn kernel() -> Kernel {
                 block: [128, 1, 1],
                 cluster: 1,
                 striding: false,
+                overlapping: false,
                 shared_bytes: 64 << 10,
                 arguments: vec![Argument::Scratch(0), Argument::Array(Id::new(1)), Argument::Size(n(), Type::I64), Argument::Report],
                 span: Span::new(0, 0),

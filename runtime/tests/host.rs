@@ -33,7 +33,7 @@ fn launches_are_as_the_contract_says() {
         launches,
         [
             "launch first grid=4,1,1 block=256,1,1 shared=0 parameters=4:1077936128,memory:4000,memory:4000,4:1000",
-            "launch second grid=8,1,1 block=128,1,1 shared=65536 parameters=memory:4000,memory:4000,8:1000,memory:32",
+            "launch second grid=8,1,1 block=128,1,1 shared=65536 overlapping parameters=memory:4000,memory:4000,8:1000,memory:32",
         ]
     );
     nothing_is_left(&log);
@@ -111,7 +111,7 @@ fn graphs_that_cannot_be_made() {
         return;
     }
     // Eight launches go before: two of every call, to see how long one takes.
-    for fail in ["cuStreamBeginCapture=1", "cuLaunchKernel#9=900", "cuGraphInstantiateWithFlags=1"] {
+    for fail in ["cuStreamBeginCapture=1", "cuLaunchKernel#5=900", "cuLaunchKernelEx#5=900", "cuGraphInstantiateWithFlags=1"] {
         let log = test(fail);
         assert!(!log.contains("replay"));
         nothing_is_left(&log);
@@ -219,7 +219,7 @@ fn every_call_may_fail() {
         "cuModuleLoadData",
         "cuModuleGetFunction#2",
         "cuLaunchKernel",
-        "cuLaunchKernel#2",
+        "cuLaunchKernelEx",
         "cuStreamSynchronize",
     ];
     let test = |call: &str, code: &str| {

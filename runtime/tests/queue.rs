@@ -36,6 +36,7 @@ fn kernel() -> Kernel {
         block: [256, 1, 1],
         cluster: 1,
         striding: false,
+        overlapping: false,
         shared_bytes: 0,
         arguments,
         span: Span::new(2, 3),

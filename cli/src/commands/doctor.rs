@@ -166,6 +166,7 @@ fn launch(ordinal: u32, binary: &Binary) -> Result<(), Error> {
         entry: "trial".into(),
         grid: [1, 1, 1].map(Into::into),
         striding: false,
+        overlapping: false,
         block: [1, 1, 1],
         cluster: 1,
         shared_bytes: 0,

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     include_str!("prelude/types.cuh"),
     include_str!("prelude/integers.cuh"),
     include_str!("prelude/floats.cuh"),
@@ -20,6 +20,7 @@ const FILES: [&str; 8] = [
     include_str!("prelude/scans.cuh"),
     include_str!("prelude/atomics.cuh"),
     include_str!("prelude/clusters.cuh"),
+    include_str!("prelude/launches.cuh"),
 ];
 
 /// Types that select overloads.

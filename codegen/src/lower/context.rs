@@ -265,6 +265,9 @@ impl<'a> Lowering<'a> {
         });
         let mut launch = Launch::new((entry, schedule, notes), (grid, block), parameters, body);
         shared::place(&mut launch);
+        if self.target.has_dependent_launches() {
+            launch.overlap();
+        }
         self.plan.launches.push(launch);
     }
 

@@ -223,44 +223,64 @@ fn wide_tile(
         };
         first.clone() + within
     };
-    let mut packs = Vec::new();
-    for (array, _) in pointers {
-        let array = &lowering.kernel.arrays[*array];
-        let wish = format!("{}_pack", array.name.replace('.', "_"));
-        packs.push((lowering.registers(&wish, CudaType::Pack(array.element, lanes), vec![unroll]), array.element));
+    let kernel = lowering.kernel;
+    let arrays: Vec<(String, Type, &Expr)> = pointers
+        .iter()
+        .map(|(id, pointer)| (format!("{}_pack", kernel.arrays[*id].name.replace('.', "_")), kernel.arrays[*id].element, pointer))
+        .collect();
+    let load = |element: Type, pointer: &Expr, at: &Expr| Expr::Wide(element, lanes, Box::new(pointer.clone()), Box::new(at.clone()));
+    if unroll == 1 {
+        let at = lowering.local("at", ty, position(None));
+        let packs: Vec<Expr> = arrays
+            .iter()
+            .map(|(wish, element, pointer)| lowering.local(wish, CudaType::Pack(*element, lanes), load(*element, pointer, &at)))
+            .collect();
+        return wide_pack(lowering, statement, wide, &packs, at, output);
     }
+    let packs: Vec<Expr> =
+        arrays.iter().map(|(wish, element, _)| lowering.registers(wish, CudaType::Pack(*element, lanes), vec![unroll])).collect();
     let steps = [int(0), int(i64::from(unroll)), int(1)];
-    let load = |lowering: &mut Lowering, step: Expr| {
-        let at = lowering.local("at", ty, position((unroll > 1).then_some(step.clone())));
-        for ((_, pointer), (pack, element)) in pointers.iter().zip(&packs) {
-            let wide = Expr::Wide(*element, lanes, Box::new(pointer.clone()), Box::new(at.clone()));
-            lowering.push(Node::Assign(pack.clone().at(step.clone()), wide));
-        }
-        Ok(())
-    };
     if !pointers.is_empty() {
-        lowering.each("step", Type::I32, steps.clone(), Unroll::Full, load)?;
-    }
-    lowering.each("step", Type::I32, steps, Unroll::Full, |lowering, step| {
-        let element = lowering.kernel.arrays[statement.array].element;
-        let at = lowering.local("at", ty, position((unroll > 1).then_some(step.clone())));
-        let wish = format!("{}_pack", lowering.kernel.arrays[statement.array].name.replace('.', "_"));
-        let result = lowering.variable(&wish, CudaType::Pack(element, lanes), None);
-        lowering.each("lane", Type::I32, [int(0), int(i64::from(lanes)), int(1)], Unroll::Full, |lowering, lane| {
-            for ((_, reads), (pack, _)) in wide.along.iter().zip(&packs) {
-                let element = pack.clone().at(step.clone()).lane(lane.clone());
-                lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+        lowering.each("step", Type::I32, steps.clone(), Unroll::Full, |lowering, step| {
+            let at = lowering.local("at", ty, position(Some(step.clone())));
+            for ((_, element, pointer), pack) in arrays.iter().zip(&packs) {
+                lowering.push(Node::Assign(pack.clone().at(step.clone()), load(*element, pointer, &at)));
             }
-            lowering.flat = Some(Flat { variables: statement.variables.clone(), position: at.clone() + lane.clone() });
-            bind_single(lowering, statement, at.clone() + lane.clone());
-            let value = lowering.value(statement.value)?;
-            lowering.push(Node::Assign(result.clone().lane(lane), value));
             Ok(())
         })?;
-        let place = Expr::Wide(element, lanes, Box::new(output.clone()), Box::new(at));
-        lowering.push(Node::Assign(place, result));
+    }
+    lowering.each("step", Type::I32, steps, Unroll::Full, |lowering, step| {
+        let at = lowering.local("at", ty, position(Some(step.clone())));
+        let packs: Vec<Expr> = packs.iter().map(|pack| pack.clone().at(step.clone())).collect();
+        wide_pack(lowering, statement, wide, &packs, at, output.clone())
+    })
+}
+
+/// Computes and stores the elements from `at` on that make a pack, of packs that are loaded: one of each array that runs along.
+fn wide_pack(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    wide: &Wide,
+    packs: &[Expr],
+    at: Expr,
+    output: Expr,
+) -> Result<(), Error> {
+    let (array, lanes) = (&lowering.kernel.arrays[statement.array], wide.lanes);
+    let element = array.element;
+    let result = lowering.variable(&format!("{}_pack", array.name.replace('.', "_")), CudaType::Pack(element, lanes), None);
+    lowering.each("lane", Type::I32, [int(0), int(i64::from(lanes)), int(1)], Unroll::Full, |lowering, lane| {
+        for ((_, reads), pack) in wide.along.iter().zip(packs) {
+            let element = pack.clone().lane(lane.clone());
+            lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+        }
+        lowering.flat = Some(Flat { variables: statement.variables.clone(), position: at.clone() + lane.clone() });
+        bind_single(lowering, statement, at.clone() + lane.clone());
+        let value = lowering.value(statement.value)?;
+        lowering.push(Node::Assign(result.clone().lane(lane), value));
         Ok(())
     })?;
+    let place = Expr::Wide(element, lanes, Box::new(output), Box::new(at));
+    lowering.push(Node::Assign(place, result));
     lowering.computed.clear();
     Ok(())
 }

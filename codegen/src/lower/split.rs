@@ -4,9 +4,12 @@
 //! 16 bytes wide and several of them are in flight. Block results are reduced by a further launch of the same form, up to three
 //! levels; a level that has nothing to do is not launched.
 
+mod partials;
+
 use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
+pub use self::partials::{Partials, partials};
 use super::context::{Flat, Lowering};
 use super::group::{Group, is_flat, only_reduction, product};
 use super::map::store_element;
@@ -25,15 +28,6 @@ const WARPS: i64 = 8;
 const MOST_LOADS: i64 = 16;
 /// Bytes that a lane has in flight.
 const IN_FLIGHT: i64 = 256;
-
-/// Block results between two levels.
-#[derive(Clone, Copy)]
-pub struct Partials {
-    values: usize,
-    /// Of argmin and argmax.
-    indices: Option<usize>,
-    element: Type,
-}
 
 /// A level of a reduction: terms in, block results or the final result out.
 pub struct Level {
@@ -69,44 +63,6 @@ pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, r
         (source, terms, needed) = (target, blocks, next_needed);
     }
     levels
-}
-
-/// Scratch memory for `count` accumulators.
-pub fn partials(lowering: &mut Lowering, reduction: &Reduction, wish: &str, count: Formula) -> Partials {
-    let stem = reduction.reduce.reducer.name();
-    let element = match reduction.accumulator {
-        CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
-    };
-    let values = lowering.scratch(&format!("{stem}_{wish}"), count.clone().times(element.size() as i64));
-    let indices =
-        matches!(reduction.accumulator, CudaType::Best(_)).then(|| lowering.scratch(&format!("{stem}_{wish}_at"), count.times(8)));
-    Partials { values, indices, element }
-}
-
-impl Partials {
-    /// Reads the block result at `at` as an accumulator.
-    pub fn read(self, lowering: &mut Lowering, at: Expr) -> Expr {
-        let value = lowering.scratch_pointer(self.values, self.element, false).at(at.clone());
-        match self.indices {
-            None => value,
-            Some(indices) => {
-                let index = lowering.scratch_pointer(indices, Type::I64, false).at(at);
-                call("best", vec![value, index])
-            }
-        }
-    }
-    /// Stores an accumulator as the block result at `at`.
-    pub fn write(self, lowering: &mut Lowering, at: Expr, accumulator: Expr) {
-        let values = lowering.scratch_pointer(self.values, self.element, true);
-        match self.indices {
-            None => lowering.push(Node::Assign(values.at(at), accumulator)),
-            Some(indices) => {
-                let pointer = lowering.scratch_pointer(indices, Type::I64, true);
-                lowering.push(Node::Assign(values.at(at.clone()), call("value_of", vec![accumulator.clone()])));
-                lowering.push(Node::Assign(pointer.at(at), call("place_of", vec![accumulator])));
-            }
-        }
-    }
 }
 
 /// Lowers a split reduction.
@@ -191,7 +147,7 @@ fn lower_level(
     let block = Block { lane: lane.clone(), first, terms, base, parts: parts.clone() };
     match level.source {
         None => program_terms(lowering, statement, reduction, &block, single)?,
-        Some(source) => partial_terms(lowering, reduction, &block, source)?,
+        Some(source) => partials::terms(lowering, reduction, &block, source)?,
     }
     let part = |index| parts.clone().at(int(index));
     let own = reduction.combine(reduction.combine(part(0), part(1)), reduction.combine(part(2), part(3)));
@@ -262,39 +218,7 @@ pub fn finish_level(
     Ok(())
 }
 
-/// The lane's terms of a block of partial results. One warp has a block, so all that counts is how many loads are in flight; where
-/// there is no term, the identity changes nothing.
-fn partial_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials) -> Result<(), Error> {
-    let ty = lowering.index_type();
-    let depth = if source.indices.is_some() { 4 } else { 8 };
-    let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
-    let last = lowering.local("last", ty, last);
-    let lo = block.first.clone() + block.lane.clone() * int(4);
-    lowering.each("row", ty, [lo, last.clone(), int(128 * depth)], Unroll::By(1), |lowering, start| {
-        let values = lowering.registers("value", reduction.accumulator.clone(), vec![depth as u32, 4]);
-        let each = |lowering: &mut Lowering, write: &dyn Fn(&mut Lowering, Expr, Expr)| {
-            lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
-                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
-                    write(lowering, ahead, part);
-                    Ok(())
-                })
-            })
-        };
-        each(lowering, &|lowering, ahead, part| {
-            let term = lowering.local("term", ty, start.clone() + ahead.clone() * int(128) + part.clone());
-            let at = block.base.clone().map_or(term.clone(), |base| base + term.clone());
-            let value = source.read(lowering, at);
-            let value = term.less(last.clone()).choose(value, reduction.identity.clone());
-            lowering.push(Node::Assign(values.clone().at(ahead).at(part), value));
-        })?;
-        each(lowering, &|lowering, ahead, part| {
-            let place = block.parts.clone().at(part.clone());
-            let next = reduction.combine(place.clone(), values.clone().at(ahead).at(part));
-            lowering.push(Node::Assign(place, next));
-        })
-    })
-}
-
+/// A block of terms that a warp takes: the lane, the first term and how many there are of the result, the lane's accumulators.
 struct Block {
     lane: Expr,
     first: Expr,

@@ -42,6 +42,9 @@ impl fmt::Display for Launch {
         if self.dynamic_shared > 0 {
             writeln!(f, "  dynamic shared memory {} bytes", self.dynamic_shared)?;
         }
+        if self.overlapping {
+            f.write_str("  overlaps the launch before\n")?;
+        }
         self.parameters.iter().try_for_each(|parameter| writeln!(f, "  {parameter}"))?;
         f.write_str("  body\n")?;
         let mut printer = Printer { out: f, scope: Scope::of_launch(&self.parameters), indent: 4 };

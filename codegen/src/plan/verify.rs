@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use crate::emit::scope::root;
 use crate::error::Error;
 use crate::kernel::Argument;
-use crate::plan::{Expr, Launch, Memory, Node, ParameterType, Plan, Unroll, shared, walk_nodes};
+use crate::plan::{Expr, Launch, Memory, Node, OVERLAPPING, ParameterType, Plan, Unroll, shared, walk_nodes};
 
 /// Checks every invariant; the first that is broken is a bug of ours.
 pub fn verify(plan: &Plan) -> Result<(), Error> {
@@ -18,6 +18,7 @@ pub fn verify(plan: &Plan) -> Result<(), Error> {
         let checks = [
             blocks_are_legal,
             clusters_are_legal,
+            overlapping_launches_wait,
             names_are_declared,
             assignments_are_allowed,
             barriers_are_uniform,
@@ -113,6 +114,13 @@ fn assignments_are_allowed(launch: &Launch) -> Check {
 ///    often it is reached, and none after a return that only some threads take.
 fn barriers_are_uniform(launch: &Launch) -> Check {
     uniform::check(launch)
+}
+
+/// A launch that may begin early waits before anything else; one that may not doesn't.
+fn overlapping_launches_wait(launch: &Launch) -> Check {
+    let waits = |node: &Node, wanted| matches!(node, Node::Call(function, _) if function == wanted);
+    let begins = OVERLAPPING.iter().enumerate().all(|(at, wanted)| launch.body.get(at).is_some_and(|node| waits(node, wanted)));
+    if begins == launch.overlapping { Ok(()) } else { Err("whether it overlaps the launch before it is left open".into()) }
 }
 
 /// Clusters have a size that every device with clusters takes, and divide the grid.

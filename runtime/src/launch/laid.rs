@@ -11,7 +11,7 @@ use gpukc_dsl::types::Type;
 use smallvec::SmallVec;
 
 use super::{Call, Program};
-use crate::driver::Driver;
+use crate::driver::{Blocks, Driver};
 use crate::error::Error;
 
 const MAX_GRID: [i64; 3] = [0x7fff_ffff, 65_535, 65_535];
@@ -30,9 +30,7 @@ pub(super) struct LaidLaunch {
     /// Its number in the contract.
     pub(super) number: usize,
     function: CUfunction,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
+    blocks: Blocks,
     values: Vec<Value>,
 }
 
@@ -92,7 +90,8 @@ impl Laid {
                 grid[0] = grid[0].min(*most);
             }
             let values = launch.arguments.iter().map(value).collect::<Result<Vec<_>, _>>()?;
-            launches.push(LaidLaunch { number, function, grid, block: launch.block, shared_bytes: launch.shared_bytes, values });
+            let (block, shared_bytes, overlapping) = (launch.block, launch.shared_bytes, launch.overlapping);
+            launches.push(LaidLaunch { number, function, blocks: Blocks { grid, block, shared_bytes, overlapping }, values });
         }
         Ok(Laid { launches, scratch })
     }
@@ -155,7 +154,7 @@ impl LaidLaunch {
     /// As for [`Driver::launch`].
     pub(super) unsafe fn make(&self, driver: &Driver, stream: CUstream, pointers: &mut [*mut c_void]) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        unsafe { driver.launch(self.function, self.grid, self.block, self.shared_bytes, stream, pointers) }
+        unsafe { driver.launch(self.function, &self.blocks, stream, pointers) }
     }
 }
 

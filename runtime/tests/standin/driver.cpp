@@ -12,7 +12,7 @@
 //
 // A stream that is being captured takes launches and fills; whatever else is asked of it fails, and with it the capture.
 //
-// Compiled with -DOLD it lacks what drivers before CUDA 11.2 lack, with -DBROKEN a function that every driver has.
+// Compiled with -DOLD it lacks what drivers before CUDA 11.2 lack (and what came with 11.8), with -DBROKEN a function that every driver has.
 
 #include <unistd.h>
 
@@ -476,14 +476,14 @@ Status cuModuleGetFunction(void **function, void *module, const char *name) {
 }
 
 #ifndef BROKEN
-Status cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                      void *stream, void **arguments, void **extra) {
-    CALL("cuLaunchKernel", true);
-    if (!streams.count(stream) || extra || !gx || !gy || !gz || bx * by * bz > 1024 || !bx || !by || !bz) return INVALID_VALUE;
+static Status launch(void *handle, const unsigned *grid, const unsigned *block, unsigned shared, void *stream, void **arguments,
+                     void **extra, const char *how) {
+    unsigned threads = block[0] * block[1] * block[2];
+    if (!streams.count(stream) || extra || !grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024) return INVALID_VALUE;
     Function *function = (Function *)handle;
     std::ostringstream line;
-    line << "launch " << function->name << " grid=" << gx << "," << gy << "," << gz << " block=" << bx << "," << by << "," << bz
-         << " shared=" << shared << " parameters=";
+    line << "launch " << function->name << " grid=" << grid[0] << "," << grid[1] << "," << grid[2] << " block=" << block[0] << ","
+         << block[1] << "," << block[2] << " shared=" << shared << how << " parameters=";
     Pointer reports_to = 0;
     for (size_t at = 0; at < function->sizes.size(); at++) {
         unsigned long long value = 0;
@@ -501,6 +501,42 @@ Status cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsig
         say(text);
     });
 }
+
+Status cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                      void *stream, void **arguments, void **extra) {
+    CALL("cuLaunchKernel", true);
+    const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+    return launch(handle, grid, block, shared, stream, arguments, extra, "");
+}
+
+#ifndef OLD
+// As the driver has them: see cuda.h.
+struct Attribute {
+    int id;
+    char pad[4];
+    union {
+        char bytes[64];
+        int allowed;
+    } value;
+};
+
+struct Config {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    Attribute *attributes;
+    unsigned count;
+};
+
+Status cuLaunchKernelEx(const Config *config, void *handle, void **arguments, void **extra) {
+    CALL("cuLaunchKernelEx", true);
+    const int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+    for (unsigned at = 0; at < config->count; at++) {
+        if (config->attributes[at].id != PROGRAMMATIC_STREAM_SERIALIZATION || config->attributes[at].value.allowed != 1) return INVALID_VALUE;
+    }
+    const unsigned *grid = config->grid, *block = config->block;
+    return launch(handle, grid, block, config->shared, config->stream, arguments, extra, config->count ? " overlapping" : "");
+}
+#endif
 #endif
 
 Status cuGetErrorName(Status code, const char **name) {

@@ -37,6 +37,8 @@ pub fn kernel() -> Kernel {
         cluster: 1,
         // The first one's blocks stride.
         striding: entry == "first",
+        // The second may begin before the first has ended.
+        overlapping: entry == "second",
         shared_bytes,
         arguments,
         span,

@@ -11,10 +11,10 @@ __device__ __forceinline__ float f16_to_f32(f16 x) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x));
     return result;
 #else
-    int magnitude = (x & 0x7fff) << 13, sign = (x & 0x8000) << 16;
+    int magnitude = (x & 0x7fff) << 13, sign_bit = (x & 0x8000) << 16;
     // As a float the bits are 2^112 times too small; infinities and NaN have an exponent of their own.
     float scaled = bits_float(magnitude) * 0x1p112f;
-    return bits_float((magnitude < 0x0f800000 ? float_bits(scaled) : magnitude | 0x7f800000) | sign);
+    return bits_float((magnitude < 0x0f800000 ? float_bits(scaled) : magnitude | 0x7f800000) | sign_bit);
 #endif
 }
 
@@ -25,13 +25,13 @@ __device__ __forceinline__ f16 f32_to_f16(float x) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(x));
     return result;
 #else
-    int magnitude = float_bits(x) & 0x7fffffff, sign = float_bits(x) >> 16 & 0x8000;
-    if (magnitude > 0x7f800000) return (f16)(sign | 0x7fff);
-    if (magnitude >= 0x47800000) return (f16)(sign | 0x7c00);
+    int magnitude = float_bits(x) & 0x7fffffff, sign_bit = float_bits(x) >> 16 & 0x8000;
+    if (magnitude > 0x7f800000) return (f16)(sign_bit | 0x7fff);
+    if (magnitude >= 0x47800000) return (f16)(sign_bit | 0x7c00);
     // Below 2^-14 the last bit stands for 2^-24, as it does in a float next to 0.5.
     int small = float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000;
-    if (magnitude < 0x38800000) return (f16)(sign | small);
-    return (f16)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
+    if (magnitude < 0x38800000) return (f16)(sign_bit | small);
+    return (f16)(sign_bit | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 #endif
 }
 

@@ -1,0 +1,165 @@
+//! Block results between two levels of a reduction: where they are, and how the next level's warps take them in.
+
+use gpukc_dsl::types::Type;
+
+use super::{BLOCK, Block};
+use crate::error::Error;
+use crate::formula::Formula;
+use crate::lower::context::Lowering;
+use crate::lower::reduction::Reduction;
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int};
+
+/// Most loads that a lane has in flight.
+const MOST_LOADS: i64 = 16;
+/// Bytes that a lane has in flight: there are few warps, so each has more than one that goes through an array.
+const IN_FLIGHT: i64 = 512;
+
+/// Block results between two levels.
+#[derive(Clone, Copy)]
+pub struct Partials {
+    values: usize,
+    /// Of argmin and argmax.
+    indices: Option<usize>,
+    element: Type,
+}
+
+/// Scratch memory for `count` accumulators.
+pub fn partials(lowering: &mut Lowering, reduction: &Reduction, wish: &str, count: Formula) -> Partials {
+    let stem = reduction.reduce.reducer.name();
+    let element = match reduction.accumulator {
+        CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
+    };
+    let values = lowering.scratch(&format!("{stem}_{wish}"), count.clone().times(element.size() as i64));
+    let indices =
+        matches!(reduction.accumulator, CudaType::Best(_)).then(|| lowering.scratch(&format!("{stem}_{wish}_at"), count.times(8)));
+    Partials { values, indices, element }
+}
+
+impl Partials {
+    /// Reads the block result at `at` as an accumulator.
+    pub fn read(self, lowering: &mut Lowering, at: Expr) -> Expr {
+        let pointers = self.memories().into_iter().map(|(_, index, element)| lowering.scratch_pointer(index, element, false));
+        Partials::accumulator(pointers.map(|pointer| pointer.at(at.clone())).collect())
+    }
+    /// Its memories: what a pack of each is called, its number, its elements.
+    fn memories(self) -> Vec<(&'static str, usize, Type)> {
+        let indices = self.indices.map(|index| ("place_pack", index, Type::I64));
+        std::iter::once(("value_pack", self.values, self.element)).chain(indices).collect()
+    }
+    /// An accumulator of an element of each memory.
+    fn accumulator(mut elements: Vec<Expr>) -> Expr {
+        if elements.len() == 1 { elements.remove(0) } else { call("best", elements) }
+    }
+    /// Bytes of a block result.
+    fn bytes(self) -> i64 {
+        self.memories().iter().map(|(_, _, element)| element.size() as i64).sum()
+    }
+    /// Stores an accumulator as the block result at `at`.
+    pub fn write(self, lowering: &mut Lowering, at: Expr, accumulator: Expr) {
+        let values = lowering.scratch_pointer(self.values, self.element, true);
+        match self.indices {
+            None => lowering.push(Node::Assign(values.at(at), accumulator)),
+            Some(indices) => {
+                let pointer = lowering.scratch_pointer(indices, Type::I64, true);
+                lowering.push(Node::Assign(values.at(at.clone()), call("value_of", vec![accumulator.clone()])));
+                lowering.push(Node::Assign(pointer.at(at), call("place_of", vec![accumulator])));
+            }
+        }
+    }
+}
+
+/// The lane's terms of a block of partial results. One warp has a block, so all that counts is how many loads are in flight.
+pub(super) fn terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
+    let last = lowering.local("last", ty, last);
+    if block.base.is_some() {
+        return guarded_partials(lowering, reduction, block, source, last);
+    }
+    // The only result: its partial results start where a pack may, and at most one lane has terms that make none.
+    let whole = lowering.local("whole", ty, last.clone() / int(4) * int(4));
+    let rest = lowering.registers("rest", reduction.accumulator.clone(), vec![4]);
+    lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+        let term = lowering.local("term", ty, whole.clone() + part.clone());
+        let own = (whole.clone() / int(4) % int(32)).binary("==", block.lane.clone()).and(term.clone().less(last.clone()));
+        let value = own.choose(source.read(lowering, term), reduction.identity.clone());
+        lowering.push(Node::Assign(rest.clone().at(part), value));
+        Ok(())
+    })?;
+    packed_partials(lowering, reduction, block, source, whole)?;
+    lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+        let place = block.parts.clone().at(part.clone());
+        let next = reduction.combine(place.clone(), rest.at(part));
+        lowering.push(Node::Assign(place, next));
+        Ok(())
+    })
+}
+
+/// Of the terms below `whole`, the lane's, four a load.
+fn packed_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials, whole: Expr) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let depth = 1 << (IN_FLIGHT / (4 * source.bytes())).clamp(4, MOST_LOADS).ilog2();
+    let lo = block.first.clone() + block.lane.clone() * int(4);
+    lowering.each("row", ty, [lo, whole.clone(), int(128 * depth)], Unroll::By(1), |lowering, start| {
+        let packs: Vec<(Expr, Type, Expr)> = source
+            .memories()
+            .into_iter()
+            .map(|(wish, index, element)| {
+                let registers = lowering.registers(wish, CudaType::Pack(element, 4), vec![depth as u32]);
+                (registers, element, lowering.scratch_pointer(index, element, false))
+            })
+            .collect();
+        let term = |ahead: Expr| start.clone() + ahead * int(128);
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            let term = lowering.local("term", ty, term(ahead.clone()));
+            lowering.when(term.clone().less(whole.clone()), |lowering| {
+                for (pack, element, pointer) in &packs {
+                    let wide = Expr::Wide(*element, 4, Box::new(pointer.clone()), Box::new(term.clone()));
+                    lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
+                }
+                Ok(())
+            })
+        })?;
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            lowering.when(term(ahead.clone()).less(whole.clone()), |lowering| {
+                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                    let lanes: Vec<Expr> = packs.iter().map(|(pack, ..)| pack.clone().at(ahead.clone()).lane(part.clone())).collect();
+                    let place = block.parts.clone().at(part);
+                    let next = reduction.combine(place.clone(), Partials::accumulator(lanes));
+                    lowering.push(Node::Assign(place, next));
+                    Ok(())
+                })
+            })
+        })
+    })
+}
+
+/// The same where a result's partial results start anywhere; where there is no term, the identity changes nothing.
+fn guarded_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials, last: Expr) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let depth = if source.indices.is_some() { 4 } else { 8 };
+    let lo = block.first.clone() + block.lane.clone() * int(4);
+    lowering.each("row", ty, [lo, last.clone(), int(128 * depth)], Unroll::By(1), |lowering, start| {
+        let values = lowering.registers("value", reduction.accumulator.clone(), vec![depth as u32, 4]);
+        let each = |lowering: &mut Lowering, write: &dyn Fn(&mut Lowering, Expr, Expr)| {
+            lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                    write(lowering, ahead, part);
+                    Ok(())
+                })
+            })
+        };
+        each(lowering, &|lowering, ahead, part| {
+            let term = lowering.local("term", ty, start.clone() + ahead.clone() * int(128) + part.clone());
+            let at = block.base.clone().map_or(term.clone(), |base| base + term.clone());
+            let value = source.read(lowering, at);
+            let value = term.less(last.clone()).choose(value, reduction.identity.clone());
+            lowering.push(Node::Assign(values.clone().at(ahead).at(part), value));
+        })?;
+        each(lowering, &|lowering, ahead, part| {
+            let place = block.parts.clone().at(part.clone());
+            let next = reduction.combine(place.clone(), values.clone().at(ahead).at(part));
+            lowering.push(Node::Assign(place, next));
+        })
+    })
+}
