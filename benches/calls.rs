@@ -86,16 +86,27 @@ const BATCH: usize = 500;
 /// What a call may cost the host beyond a launch, in microseconds.
 const MOST: f64 = 0.5;
 
-/// Microseconds of a call: the best and the middle of some batches.
-fn timed(gpu: &Gpu, rounds: usize, mut batch: impl FnMut() -> Result<Duration, Error>) -> Result<[f64; 2], Error> {
-    let mut times = Vec::new();
+/// Which of the two is timed.
+#[derive(Clone, Copy, PartialEq)]
+enum Timed {
+    Launch,
+    Call,
+}
+
+/// Microseconds of a launch and of a call, by batches in turn, so that both see the same machine: the best and the middle of some.
+fn timed(gpu: &Gpu, rounds: usize, mut batch: impl FnMut(Timed) -> Result<Duration, Error>) -> Result<[[f64; 2]; 2], Error> {
+    let mut times = [Vec::new(), Vec::new()];
     for _ in 0..rounds.max(1) {
-        gpu.synchronize()?;
-        times.push(batch()?.as_secs_f64() * 1e6 / BATCH as f64);
+        for (which, times) in [Timed::Launch, Timed::Call].into_iter().zip(&mut times) {
+            gpu.synchronize()?;
+            times.push(batch(which)?.as_secs_f64() * 1e6 / BATCH as f64);
+        }
     }
     gpu.synchronize()?;
-    times.sort_by(f64::total_cmp);
-    Ok([times[0], times[times.len() / 2]])
+    Ok(times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        [times[0], times[times.len() / 2]]
+    }))
 }
 
 fn batch(mut call: impl FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
@@ -111,21 +122,25 @@ fn cost(gpu: &Gpu, rounds: usize) -> Result<bool, Error> {
     let (stream, mut y) = (gpu.stream(), gpu.zeros([1000])?);
     let [x0, x1, x2, x3, x4, x5, x6, x7, x8] = std::array::from_fn(|at| &x[at]);
 
-    let launch = timed(gpu, rounds, || scale::kernel().time_bare(stream, &[bits(2.0f32)], &[given(x0)], &[given(&y)], BATCH))?;
-    let call = timed(gpu, rounds, || batch(|| scale::into(gpu, 2.0, x0, &mut y)))?;
-    let few = told(3, call, launch);
+    let few = timed(gpu, rounds, |which| match which {
+        Timed::Launch => scale::kernel().time_bare(stream, &[bits(2.0f32)], &[given(x0)], &[given(&y)], BATCH),
+        Timed::Call => batch(|| scale::into(gpu, 2.0, x0, &mut y)),
+    })?;
+    let few = told(3, few);
 
     let scalars: Vec<u64> = (0..9).map(|at| bits(at as f32)).collect();
     let inputs: Vec<_> = x.iter().map(given).collect();
-    let launch = timed(gpu, rounds, || nineteen::kernel().time_bare(stream, &scalars, &inputs, &[given(&y)], BATCH))?;
-    let call = timed(gpu, rounds, || {
-        batch(|| nineteen::into(gpu, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, x0, x1, x2, x3, x4, x5, x6, x7, x8, &mut y))
+    let many = timed(gpu, rounds, |which| match which {
+        Timed::Launch => nineteen::kernel().time_bare(stream, &scalars, &inputs, &[given(&y)], BATCH),
+        Timed::Call => {
+            batch(|| nineteen::into(gpu, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, x0, x1, x2, x3, x4, x5, x6, x7, x8, &mut y))
+        }
     })?;
-    let many = told(19, call, launch);
+    let many = told(19, many);
     Ok(few && many)
 }
 
-fn told(arguments: usize, call: [f64; 2], launch: [f64; 2]) -> bool {
+fn told(arguments: usize, [launch, call]: [[f64; 2]; 2]) -> bool {
     let beyond = call[0] - launch[0];
     let judged = if beyond <= MOST { "ok" } else { "TOO MUCH" };
     println!(

@@ -272,15 +272,15 @@ fn memory_that_is_not_there() {
 
 #[test]
 fn driver_calls_are_named() {
-    let settings = [("STANDIN_FAIL", "cuLaunchKernel=1")];
+    let settings = [("STANDIN_FAIL", "cuLaunchKernelEx=1")];
     within("driver_calls_are_named", &settings, || {
         let gpu = Gpu::new(0)?;
         let x = gpu.zeros([8])?;
         let error = saxpy(&gpu, 1.0, &x, &x).unwrap_err();
-        assert!(error.to_string().contains("cuLaunchKernel failed with 1 (CUDA_ERROR_INVALID_VALUE) for kernel `saxpy`"), "{error}");
+        assert!(error.to_string().contains("cuLaunchKernelEx failed with 1 (CUDA_ERROR_INVALID_VALUE) for kernel `saxpy`"), "{error}");
         assert!(error.place().is_some_and(|place| place.file == "tests/gpu.rs"), "{error}");
         let call = error.driver_call().unwrap();
-        assert_eq!((call.function, call.code, call.name), ("cuLaunchKernel", 1, "CUDA_ERROR_INVALID_VALUE"));
+        assert_eq!((call.function, call.code, call.name), ("cuLaunchKernelEx", 1, "CUDA_ERROR_INVALID_VALUE"));
         assert!(std::error::Error::source(&error).is_none());
         Ok(())
     });

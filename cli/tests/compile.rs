@@ -255,6 +255,12 @@ cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments,
     if (found[0] && function == (const void*)pick) memcpy(*(void**)arguments[CHECK], found, sizeof found);
     return cudaSuccess;
 }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+    const auto& overlap = *config->attrs;
+    if (config->numAttrs != 1 || overlap.id != cudaLaunchAttributeProgrammaticStreamSerialization) return cudaErrorInvalidValue;
+    if (overlap.val.programmaticStreamSerializationAllowed != 1) return cudaErrorInvalidValue;
+    return cudaLaunchKernel(function, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes, config->stream);
+}
 int main() {
     float x[4], y[4];
     int at[4];

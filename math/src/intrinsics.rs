@@ -9,6 +9,8 @@ pub trait Float: Copy {
     fn abs_(self) -> Self;
     fn trunc_(self) -> Self;
     fn copysign_(self, sign: Self) -> Self;
+    fn min_(self, bound: Self) -> Self;
+    fn max_(self, bound: Self) -> Self;
     fn is_nan_(self) -> bool;
     fn to_bits_(self) -> Self::Bits;
 }
@@ -36,6 +38,14 @@ macro_rules! float {
             #[inline(always)]
             fn copysign_(self, sign: Self) -> Self {
                 self.copysign(sign)
+            }
+            #[inline(always)]
+            fn min_(self, bound: Self) -> Self {
+                if bound < self { bound } else { self }
+            }
+            #[inline(always)]
+            fn max_(self, bound: Self) -> Self {
+                if bound > self { bound } else { self }
             }
             #[inline(always)]
             fn is_nan_(self) -> bool {
@@ -101,6 +111,18 @@ pub fn trunc<T: Float>(x: T) -> T {
 #[inline(always)]
 pub fn copysign<T: Float>(x: T, sign: T) -> T {
     x.copysign_(sign)
+}
+
+/// The smaller of the two; `bound` is a number other than 0. A NaN stays NaN.
+#[inline(always)]
+pub fn min<T: Float>(x: T, bound: T) -> T {
+    x.min_(bound)
+}
+
+/// The larger of the two, under the same conditions.
+#[inline(always)]
+pub fn max<T: Float>(x: T, bound: T) -> T {
+    x.max_(bound)
 }
 
 /// Whether `x` is not a number.

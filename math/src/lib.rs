@@ -18,7 +18,7 @@
 //! One item per function: `fn name(x: f32) -> f32 { ... }`, and a function calls only those that stand above it,
 //! in its own file or in an earlier one. Bodies hold `let`, `let mut`, assignments, `while`, `if` with an `else`,
 //! and a final expression. Integer arithmetic never overflows, or says `wrapping_`. The intrinsics are `mul_add
-//! sqrt abs trunc copysign is_nan to_bits f32_from_bits f64_from_bits mul_high wrapping_add wrapping_sub
+//! sqrt abs trunc copysign min max is_nan to_bits f32_from_bits f64_from_bits mul_high wrapping_add wrapping_sub
 //! wrapping_mul`, with bits as signed integers of the same width.
 
 mod intrinsics;

@@ -11,6 +11,8 @@ const INTRINSICS: &[&str] = &[
     "trunc",
     "round_ties_even",
     "copysign",
+    "min",
+    "max",
     "is_nan",
     "to_bits",
     "f32_from_bits",

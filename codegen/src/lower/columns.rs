@@ -38,7 +38,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         let terms = product(lowering.kernel, lowering.facts, &reduction.reduce.variables)
             .ok_or_else(|| Error::Bug("a column reduction without an extent".into()))?;
         let results = lowering.points(&statement.variables)?;
-        for level in levels(lowering, &reduction, &terms, &results) {
+        for level in levels(lowering, &reduction, &terms, &results, Formula::clone) {
             lower_level(lowering, &Columns::new(&statement, id, &reduction, &level)?)?;
         }
     }

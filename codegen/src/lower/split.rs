@@ -22,8 +22,8 @@ use crate::walk;
 
 /// Terms of a block of the canonical order.
 pub const BLOCK: i64 = 4096;
-/// Warps of a block of threads.
-const WARPS: i64 = 8;
+/// Threads of a block: a warp, so that few blocks of terms spread evenly over the multiprocessors.
+const THREADS: u32 = 32;
 /// Most loads that a lane has in flight.
 const MOST_LOADS: i64 = 16;
 /// Bytes that a lane has in flight.
@@ -45,8 +45,15 @@ pub struct Level {
     pub needed: Formula,
 }
 
-/// The levels that a reduction of `terms` terms with `results` results needs at most.
-pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, results: &Formula) -> Vec<Level> {
+/// The levels that a reduction of `terms` terms with `results` results needs at most. `pitch` is how many block results are
+/// set aside for a result that has so many blocks.
+pub fn levels(
+    lowering: &mut Lowering,
+    reduction: &Reduction,
+    terms: &Formula,
+    results: &Formula,
+    pitch: impl Fn(&Formula) -> Formula,
+) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let (mut source, mut terms, mut needed) = (None, terms.clone(), Formula::Constant(1));
     for number in 1..=3 {
@@ -54,7 +61,7 @@ pub fn levels(lowering: &mut Lowering, reduction: &Reduction, terms: &Formula, r
         let last = number == 3
             || lowering.facts.bound(&terms).is_some_and(|bound| bound <= BLOCK)
             || terms.constant().is_some_and(|n| n <= BLOCK);
-        let target = (!last).then(|| partials(lowering, reduction, &format!("blocks{number}"), results.clone().times(blocks.clone())));
+        let target = (!last).then(|| partials(lowering, reduction, &format!("blocks{number}"), results.clone().times(pitch(&blocks))));
         let next_needed = needed.clone().times(blocks.clone().minus(1).min(1));
         levels.push(Level { number, terms, blocks: blocks.clone(), source, target, needed });
         if last {
@@ -77,7 +84,9 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         let terms = product(lowering.kernel, lowering.facts, &reduction.reduce.variables)
             .ok_or_else(|| Error::Bug("a split reduction without an extent".into()))?;
         let results = lowering.points(&statement.variables)?;
-        for level in levels(lowering, &reduction, &terms, &results) {
+        let single = results.constant() == Some(1);
+        let pitch = |blocks: &Formula| if single { blocks.clone() } else { pitch(blocks) };
+        for level in levels(lowering, &reduction, &terms, &results, pitch) {
             lower_level(lowering, &statement, id, &reduction, &level, &results)?;
         }
     }
@@ -100,6 +109,11 @@ pub fn level_suffix(lowering: &Lowering, statement: &Statement, level: &Level) -
     }
 }
 
+/// The block results of one of several results: so many that the next one's begin where a pack may, too.
+fn pitch(blocks: &Formula) -> Formula {
+    blocks.clone().div_ceil(4).times(4)
+}
+
 fn lower_level(
     lowering: &mut Lowering,
     statement: &Statement,
@@ -120,21 +134,17 @@ fn lower_level(
     let terms = lowering.size(&level.terms, "terms");
     let blocks = lowering.size(&level.blocks, "blocks");
     let all = results.clone().times(level.blocks.clone());
-    let count = lowering.size(&all, "all_blocks");
-    let thread = || name("threadIdx.x").cast(Type::I32);
-    let warp = number.cast(ty) * int(WARPS) + thread() / int(32);
-    let warp = lowering.local("warp", ty, warp);
-    let lane = lowering.local("lane", Type::I32, thread() % int(32));
-    lowering.push(Node::If { condition: warp.clone().binary(">=", count), then: vec![Node::Return(None)], otherwise: Vec::new() });
     let single = results.constant() == Some(1);
+    let number = lowering.local(if single { "block" } else { "number" }, ty, number.cast(ty));
+    let lane = lowering.local("lane", Type::I32, name("threadIdx.x").cast(Type::I32));
     let (result, block) = if single {
-        (int(0), warp.clone())
+        (int(0), number.clone())
     } else {
-        let result = lowering.local("result", ty, warp.clone() / blocks.clone());
-        let block = lowering.local("block", ty, warp.clone() % blocks.clone());
+        let result = lowering.local("result", ty, number.clone() / blocks.clone());
+        let block = lowering.local("block", ty, number.clone() % blocks.clone());
         (result, block)
     };
-    let first = lowering.local("first", ty, block * int(BLOCK));
+    let first = lowering.local("first", ty, block.clone() * int(BLOCK));
     if level.source.is_none() {
         bind_results(lowering, &statement.variables, &result)?;
     }
@@ -143,7 +153,16 @@ fn lower_level(
         lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
         Ok(())
     })?;
-    let base = if single { None } else { Some(result.clone() * terms.clone()) };
+    let base = match level.source {
+        _ if single => None,
+        None => Some(result.clone() * terms.clone()),
+        Some(_) => Some(result.clone() * lowering.size(&pitch(&level.terms), "pitch")),
+    };
+    // Where it goes among the block results.
+    let at = match level.target {
+        Some(_) if !single => result.clone() * lowering.size(&pitch(&level.blocks), "pitch") + block.clone(),
+        _ => number,
+    };
     let block = Block { lane: lane.clone(), first, terms, base, parts: parts.clone() };
     match level.source {
         None => program_terms(lowering, statement, reduction, &block, single)?,
@@ -154,13 +173,13 @@ fn lower_level(
     let total = call("butterfly", vec![int(32), own, reduction.functor()]);
     let total = lowering.local(reduction.reduce.reducer.name(), reduction.accumulator.clone(), total);
     lowering.when(lane.binary("==", int(0)), |lowering| {
-        finish_level(lowering, statement, id, reduction, level, &result, total, blocks, warp)
+        finish_level(lowering, statement, id, reduction, level, &result, total, blocks, at)
     })?;
     let suffix = level_suffix(lowering, statement, level);
-    let grid = [all.div_ceil(WARPS).times(level.needed.clone()), 1.into(), 1.into()];
+    let grid = [all.times(level.needed.clone()), 1.into(), 1.into()];
     let mut notes = notes(level);
     notes.extend(lowering.block_order_note().filter(|_| level.source.is_none()));
-    lowering.end_launch(&suffix, "split", notes, grid, [32 * WARPS as u32, 1, 1]);
+    lowering.end_launch(&suffix, "split", notes, grid, [THREADS, 1, 1]);
     Ok(())
 }
 
@@ -226,6 +245,13 @@ struct Block {
     /// The first term of this result among all results' terms.
     base: Option<Expr>,
     parts: Expr,
+}
+
+impl Block {
+    /// The place of a term among all results' terms.
+    fn at(&self, term: Expr) -> Expr {
+        self.base.clone().map_or(term.clone(), |base| base + term)
+    }
 }
 
 /// The lane's terms of a block, one at a time.
@@ -344,8 +370,7 @@ fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, alo
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             for ((array, _), (pack, element)) in along.iter().zip(&packs) {
                 let pointer = lowering.pointer(*array);
-                let at = start.clone() + ahead.clone() * int(128);
-                let at = block.base.clone().map_or(at.clone(), |base| base + at);
+                let at = block.at(start.clone() + ahead.clone() * int(128));
                 let wide = Expr::Wide(*element, 4, Box::new(pointer), Box::new(at));
                 lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
             }

@@ -156,6 +156,15 @@ impl LaidLaunch {
         // SAFETY: the caller's promise.
         unsafe { driver.launch(self.function, &self.blocks, stream, pointers) }
     }
+
+    /// The same by `cuLaunchKernel`, without attributes: it begins when the launch in front is over.
+    ///
+    /// # Safety
+    /// As for [`Driver::launch`].
+    pub(super) unsafe fn make_bare(&self, driver: &Driver, stream: CUstream, pointers: &mut [*mut c_void]) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { driver.launch(self.function, &Blocks { overlapping: false, ..self.blocks }, stream, pointers) }
+    }
 }
 
 impl Scratch {

@@ -114,7 +114,7 @@ impl Layout {
         if queue.is_watched() { queue.reported() } else { Ok(()) }
     }
 
-    /// How long the driver's own launches take the host, the arguments being in place: what a call is measured against. Makes each
+    /// How long plain launches by the driver (`cuLaunchKernel`) take the host, the arguments being in place: what a call is measured against. Makes each
     /// launch so many times, without what orders streams; the arrays must not be in use on others.
     pub fn time_bare(
         &self,
@@ -139,7 +139,7 @@ impl Layout {
                     let start = Instant::now();
                     for _ in 0..count {
                         // SAFETY: as in `enqueue`, under the same lock.
-                        unsafe { launch.make(driver, on, pointers)? };
+                        unsafe { launch.make_bare(driver, on, pointers)? };
                     }
                     time += start.elapsed();
                     Ok::<(), Error>(())

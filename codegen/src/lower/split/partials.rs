@@ -1,6 +1,6 @@
 //! Block results between two levels of a reduction: where they are, and how the next level's warps take them in.
 
-use gpukc_dsl::types::Type;
+use gpukc_dsl::types::{Reducer, Type};
 
 use super::{BLOCK, Block};
 use crate::error::Error;
@@ -50,6 +50,16 @@ impl Partials {
     fn accumulator(mut elements: Vec<Expr>) -> Expr {
         if elements.len() == 1 { elements.remove(0) } else { call("best", elements) }
     }
+    /// Takes a block result into an accumulator that has seen only blocks before it.
+    fn take(reduction: &Reduction, so_far: Expr, elements: Vec<Expr>) -> Expr {
+        // Without a condition a block has terms, and so its result a place: it is compared like a term.
+        let function = match (reduction.reduce.reducer, reduction.reduce.filter) {
+            (Reducer::Argmin, None) => "later_minimum",
+            (Reducer::Argmax, None) => "later_maximum",
+            _ => return reduction.combine(so_far, Partials::accumulator(elements)),
+        };
+        call(function, std::iter::once(so_far).chain(elements).collect())
+    }
     /// Bytes of a block result.
     fn bytes(self) -> i64 {
         self.memories().iter().map(|(_, _, element)| element.size() as i64).sum()
@@ -73,16 +83,13 @@ pub(super) fn terms(lowering: &mut Lowering, reduction: &Reduction, block: &Bloc
     let ty = lowering.index_type();
     let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
     let last = lowering.local("last", ty, last);
-    if block.base.is_some() {
-        return guarded_partials(lowering, reduction, block, source, last);
-    }
-    // The only result: its partial results start where a pack may, and at most one lane has terms that make none.
+    // They start where a pack may; at most one lane has terms that make none.
     let whole = lowering.local("whole", ty, last.clone() / int(4) * int(4));
     let rest = lowering.registers("rest", reduction.accumulator.clone(), vec![4]);
     lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
         let term = lowering.local("term", ty, whole.clone() + part.clone());
         let own = (whole.clone() / int(4) % int(32)).binary("==", block.lane.clone()).and(term.clone().less(last.clone()));
-        let value = own.choose(source.read(lowering, term), reduction.identity.clone());
+        let value = own.choose(source.read(lowering, block.at(term)), reduction.identity.clone());
         lowering.push(Node::Assign(rest.clone().at(part), value));
         Ok(())
     })?;
@@ -114,7 +121,7 @@ fn packed_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block
             let term = lowering.local("term", ty, term(ahead.clone()));
             lowering.when(term.clone().less(whole.clone()), |lowering| {
                 for (pack, element, pointer) in &packs {
-                    let wide = Expr::Wide(*element, 4, Box::new(pointer.clone()), Box::new(term.clone()));
+                    let wide = Expr::Wide(*element, 4, Box::new(pointer.clone()), Box::new(block.at(term.clone())));
                     lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
                 }
                 Ok(())
@@ -125,41 +132,11 @@ fn packed_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block
                 lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
                     let lanes: Vec<Expr> = packs.iter().map(|(pack, ..)| pack.clone().at(ahead.clone()).lane(part.clone())).collect();
                     let place = block.parts.clone().at(part);
-                    let next = reduction.combine(place.clone(), Partials::accumulator(lanes));
+                    let next = Partials::take(reduction, place.clone(), lanes);
                     lowering.push(Node::Assign(place, next));
                     Ok(())
                 })
             })
-        })
-    })
-}
-
-/// The same where a result's partial results start anywhere; where there is no term, the identity changes nothing.
-fn guarded_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials, last: Expr) -> Result<(), Error> {
-    let ty = lowering.index_type();
-    let depth = if source.indices.is_some() { 4 } else { 8 };
-    let lo = block.first.clone() + block.lane.clone() * int(4);
-    lowering.each("row", ty, [lo, last.clone(), int(128 * depth)], Unroll::By(1), |lowering, start| {
-        let values = lowering.registers("value", reduction.accumulator.clone(), vec![depth as u32, 4]);
-        let each = |lowering: &mut Lowering, write: &dyn Fn(&mut Lowering, Expr, Expr)| {
-            lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
-                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
-                    write(lowering, ahead, part);
-                    Ok(())
-                })
-            })
-        };
-        each(lowering, &|lowering, ahead, part| {
-            let term = lowering.local("term", ty, start.clone() + ahead.clone() * int(128) + part.clone());
-            let at = block.base.clone().map_or(term.clone(), |base| base + term.clone());
-            let value = source.read(lowering, at);
-            let value = term.less(last.clone()).choose(value, reduction.identity.clone());
-            lowering.push(Node::Assign(values.clone().at(ahead).at(part), value));
-        })?;
-        each(lowering, &|lowering, ahead, part| {
-            let place = block.parts.clone().at(part.clone());
-            let next = reduction.combine(place.clone(), values.clone().at(ahead).at(part));
-            lowering.push(Node::Assign(place, next));
         })
     })
 }
