@@ -36,6 +36,11 @@ gpukc::gpu_kernel! {
     kernel gather(x: f32[n], at: i32[m]) -> y: f32[m] { y[i] = x[at[i]]; }
     kernel halves(x: f16[n], y: f16[n]) -> z: f16[n] { z[i] = x[i] * y[i] + x[i]; }
     kernel negative(x: f32[n]) -> y: bool[n] { y[i] = x[i] < 0.0; }
+    kernel turn(x: i64[n]) -> y: i64[n] { y[i] = 3 * x[n - 1 - i] + i; }
+    kernel mix(x: i64[n]) -> y: i64[n] {
+        let s = sum[k] x[k];
+        y[i] = 3 * x[n - 1 - i] + s;
+    }
     kernel fused(x: f32[m, n], w: f32[n]) -> y: f32[m, n] {
         let t[i, j] = exp(x[i, j]) * w[j];
         y[i, j] = t[i, j] / (1.0 + abs(x[i, j]));
@@ -62,6 +67,31 @@ fn the_same_bits_as_on_the_cpu() -> Result<(), Error> {
             Ok((z.to_vec()?, total(device, &z)?.value()?, tail))
         };
         assert_eq!(on(&gpu)?, on(&cpu)?, "{n}");
+    }
+    Ok(())
+}
+
+/// Launches may be set up while those in front of them still run, but read only what these have written: back to back, each block reads
+/// what others, elsewhere, have just written, into memory that was read a launch before.
+#[test]
+fn launches_see_what_those_in_front_wrote() -> Result<(), Error> {
+    let gpu = gpu()?;
+    for n in [1000_i64, 40_000, 1_000_003] {
+        let mut expected: Vec<i64> = (0..n).collect();
+        let (mut x, mut y) = (gpu.upload(&expected)?, gpu.zeros([n as usize])?);
+        for round in 0..(10_000_000 / n).min(2000) {
+            let sum = expected.iter().fold(0_i64, |sum, x| sum.wrapping_add(*x));
+            let mixed = round % 3 == 0;
+            let next = |(i, x): (usize, &i64)| x.wrapping_mul(3).wrapping_add(if mixed { sum } else { i as i64 });
+            expected = expected.iter().rev().enumerate().map(next).collect();
+            if mixed {
+                mix::into(&gpu, &x, &mut y)?
+            } else {
+                turn::into(&gpu, &x, &mut y)?
+            };
+            std::mem::swap(&mut x, &mut y);
+        }
+        assert!(x.to_vec()? == expected, "{n} elements");
     }
     Ok(())
 }

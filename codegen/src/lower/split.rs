@@ -22,8 +22,8 @@ use crate::walk;
 
 /// Terms of a block of the canonical order.
 pub const BLOCK: i64 = 4096;
-/// Threads of a block: a warp, so that few blocks of terms spread evenly over the multiprocessors.
-const THREADS: u32 = 32;
+/// Accumulators of a block of terms; each takes every 128th of them.
+const ACCUMULATORS: i64 = 128;
 /// Most loads that a lane has in flight.
 const MOST_LOADS: i64 = 16;
 /// Bytes that a lane has in flight.
@@ -133,10 +133,9 @@ fn lower_level(
     let ty = lowering.index_type();
     let terms = lowering.size(&level.terms, "terms");
     let blocks = lowering.size(&level.blocks, "blocks");
-    let all = results.clone().times(level.blocks.clone());
     let single = results.constant() == Some(1);
     let number = lowering.local(if single { "block" } else { "number" }, ty, number.cast(ty));
-    let lane = lowering.local("lane", Type::I32, name("threadIdx.x").cast(Type::I32));
+    let thread = lowering.local("thread", Type::I32, name("threadIdx.x").cast(Type::I32));
     let (result, block) = if single {
         (int(0), number.clone())
     } else {
@@ -148,11 +147,6 @@ fn lower_level(
     if level.source.is_none() {
         bind_results(lowering, &statement.variables, &result)?;
     }
-    let parts = lowering.registers(&format!("{}_part", reduction.reduce.reducer.name()), reduction.accumulator.clone(), vec![4]);
-    lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
-        lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
-        Ok(())
-    })?;
     let base = match level.source {
         _ if single => None,
         None => Some(result.clone() * terms.clone()),
@@ -160,37 +154,78 @@ fn lower_level(
     };
     // Where it goes among the block results.
     let at = match level.target {
-        Some(_) if !single => result.clone() * lowering.size(&pitch(&level.blocks), "pitch") + block.clone(),
+        Some(_) if !single => result.clone() * lowering.size(&pitch(&level.blocks), "pitch") + block,
         _ => number,
     };
-    let block = Block { lane: lane.clone(), first, terms, base, parts: parts.clone() };
+    let along = level.source.map_or_else(|| along(lowering, statement, reduction), |_| Vec::new());
+    let own = neighbours(lowering, level, &along);
+    let parts = accumulators(lowering, reduction, own)?;
+    let block = Block { thread: thread.clone(), own, first, terms, base, parts };
     match level.source {
-        None => program_terms(lowering, statement, reduction, &block, single)?,
+        None => program_terms(lowering, reduction, &block, &along)?,
         Some(source) => partials::terms(lowering, reduction, &block, source)?,
     }
-    let part = |index| parts.clone().at(int(index));
-    let own = reduction.combine(reduction.combine(part(0), part(1)), reduction.combine(part(2), part(3)));
-    let total = call("butterfly", vec![int(32), own, reduction.functor()]);
-    let total = lowering.local(reduction.reduce.reducer.name(), reduction.accumulator.clone(), total);
-    lowering.when(lane.binary("==", int(0)), |lowering| {
+    let total = total(lowering, reduction, &block)?;
+    lowering.when(thread.binary("==", int(0)), |lowering| {
         finish_level(lowering, statement, id, reduction, level, &result, total, blocks, at)
     })?;
     let suffix = level_suffix(lowering, statement, level);
-    let grid = [all.times(level.needed.clone()), 1.into(), 1.into()];
-    let mut notes = notes(level);
+    let grid = [results.clone().times(level.blocks.clone()).times(level.needed.clone()), 1.into(), 1.into()];
+    let mut notes = notes(level, own);
     notes.extend(lowering.block_order_note().filter(|_| level.source.is_none()));
-    lowering.end_launch(&suffix, "split", notes, grid, [THREADS, 1, 1]);
+    lowering.end_launch(&suffix, "split", notes, grid, [(ACCUMULATORS / own) as u32, 1, 1]);
     Ok(())
 }
 
-fn notes(level: &Level) -> Vec<String> {
-    match level.source {
-        None => vec![
-            "Reduction: a warp takes a block of 4,096 terms, four neighbouring accumulators a lane, so that loads are wide and".into(),
-            "many of them are in flight; lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.".into(),
-        ],
-        Some(_) => vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()],
+/// How many neighbouring accumulators a thread has: as many as make a load of 16 bytes, but 4 at most.
+fn neighbours(lowering: &Lowering, level: &Level, along: &[(ArrayId, Vec<ExprId>)]) -> i64 {
+    let widest = match level.source {
+        Some(source) => source.widest(),
+        None => along.iter().map(|(array, _)| lowering.kernel.arrays[*array].element.size()).max().unwrap_or(4),
+    };
+    if widest >= 8 { 2 } else { 4 }
+}
+
+/// A thread's accumulators, with nothing in them.
+fn accumulators(lowering: &mut Lowering, reduction: &Reduction, own: i64) -> Result<Expr, Error> {
+    let wish = format!("{}_part", reduction.reduce.reducer.name());
+    let parts = lowering.registers(&wish, reduction.accumulator.clone(), vec![own as u32]);
+    lowering.each("part", Type::I32, [int(0), int(own), int(1)], Unroll::Full, |lowering, part| {
+        lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
+        Ok(())
+    })?;
+    Ok(parts)
+}
+
+/// The block's result, which its first thread has: neighbours combine, then neighbours among those, in a thread, a warp, the block.
+fn total(lowering: &mut Lowering, reduction: &Reduction, block: &Block) -> Result<Expr, Error> {
+    let stem = reduction.reduce.reducer.name();
+    let own = reduction.tree((0..block.own).map(|part| block.parts.clone().at(int(part))).collect());
+    let warp = call("butterfly", vec![int(32), own, reduction.functor()]);
+    let warps = ACCUMULATORS / block.own / 32;
+    if warps == 1 {
+        return Ok(lowering.local(stem, reduction.accumulator.clone(), warp));
     }
+    let of_warp = lowering.shared(&format!("{stem}_of_warp"), reduction.accumulator.clone(), vec![warps as u32]);
+    let here = lowering.local(&format!("{stem}_here"), reduction.accumulator.clone(), warp);
+    lowering.when((block.thread.clone() % int(32)).binary("==", int(0)), |lowering| {
+        lowering.push(Node::Assign(of_warp.clone().at(block.thread.clone() / int(32)), here));
+        Ok(())
+    })?;
+    lowering.push(Node::Barrier);
+    let total = reduction.tree((0..warps).map(|warp| of_warp.clone().at(int(warp))).collect());
+    Ok(lowering.local(stem, reduction.accumulator.clone(), total))
+}
+
+fn notes(level: &Level, own: i64) -> Vec<String> {
+    if level.source.is_some() {
+        return vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()];
+    }
+    let who = if own == 4 { "a warp takes a block of 4,096 terms, four" } else { "two warps take a block of 4,096 terms, two" };
+    vec![
+        format!("Reduction: {who} neighbouring accumulators a thread, so that loads are wide and many of"),
+        "them are in flight; lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.".into(),
+    ]
 }
 
 /// Binds a statement's variables to the result of that number.
@@ -237,17 +272,30 @@ pub fn finish_level(
     Ok(())
 }
 
-/// A block of terms that a warp takes: the lane, the first term and how many there are of the result, the lane's accumulators.
+/// A block of terms, as one of its threads sees it.
 struct Block {
-    lane: Expr,
+    thread: Expr,
+    /// Neighbouring accumulators that the thread has.
+    own: i64,
+    /// The block's first term in its result.
     first: Expr,
+    /// Terms of the result.
     terms: Expr,
-    /// The first term of this result among all results' terms.
+    /// The result's first term among all results' terms.
     base: Option<Expr>,
+    /// The accumulators.
     parts: Expr,
 }
 
 impl Block {
+    /// The thread's first term.
+    fn lo(&self) -> Expr {
+        self.first.clone() + self.thread.clone() * int(self.own)
+    }
+    /// The loop over the accumulators.
+    fn each_part(&self) -> [Expr; 3] {
+        [int(0), int(self.own), int(1)]
+    }
     /// The place of a term among all results' terms.
     fn at(&self, term: Expr) -> Expr {
         self.base.clone().map_or(term.clone(), |base| base + term)
@@ -263,9 +311,8 @@ fn one_by_one(
     let ty = lowering.index_type();
     let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
     let last = lowering.local("last", ty, last);
-    let lo = block.first.clone() + block.lane.clone() * int(4);
-    lowering.each("row", ty, [lo, last.clone(), int(128)], Unroll::By(4), |lowering, start| {
-        lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+    lowering.each("row", ty, [block.lo(), last.clone(), int(ACCUMULATORS)], Unroll::By(4), |lowering, start| {
+        lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
             let term = lowering.local("term", ty, start + part.clone());
             lowering.when(term.clone().less(last), |lowering| take(lowering, term, block.parts.clone().at(part)))
         })
@@ -274,12 +321,10 @@ fn one_by_one(
 
 fn program_terms(
     lowering: &mut Lowering,
-    statement: &Statement,
     reduction: &Reduction,
     block: &Block,
-    single: bool,
+    along: &[(ArrayId, Vec<ExprId>)],
 ) -> Result<(), Error> {
-    let along = along(lowering, statement, reduction);
     let flat = is_flat(lowering.kernel, lowering.facts, reduction.reduce.body, &reduction.reduce.variables)
         && reduction.reduce.filter.is_none_or(|f| is_flat(lowering.kernel, lowering.facts, f, &reduction.reduce.variables))
         && super::group::from_zero(lowering.kernel, lowering.facts, &reduction.reduce.variables);
@@ -293,15 +338,15 @@ fn program_terms(
         return serial(lowering);
     }
     let mut condition = (block.first.clone() + int(BLOCK)).binary("<=", block.terms.clone());
-    if !single {
-        condition = condition.and((block.terms.clone() % int(4)).binary("==", int(0)));
+    if block.base.is_some() {
+        condition = condition.and((block.terms.clone() % int(block.own)).binary("==", int(0)));
     }
-    for (array, _) in &along {
-        let bytes = 4 * lowering.kernel.arrays[*array].element.size() as i64;
+    for (array, _) in along {
+        let bytes = block.own * lowering.kernel.arrays[*array].element.size() as i64;
         let pointer = lowering.pointer(*array);
         condition = condition.and(call("is_aligned", vec![pointer, int(bytes)]));
     }
-    let (then, ()) = lowering.block(|lowering| wide_terms(lowering, reduction, block, &along))?;
+    let (then, ()) = lowering.block(|lowering| wide_terms(lowering, reduction, block, along))?;
     lowering.computed.clear();
     let (otherwise, ()) = lowering.block(serial)?;
     lowering.push(Node::If { condition, then, otherwise });
@@ -357,32 +402,33 @@ fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, alo
     let ty = lowering.index_type();
     let widest = along.iter().map(|(array, _)| lowering.kernel.arrays[*array].element.size()).max().unwrap_or(1);
     let streams = if along.len() > 1 { 2 } else { 1 };
-    let depth = (IN_FLIGHT / (4 * widest as i64 * streams)).clamp(4, MOST_LOADS);
+    let depth = (IN_FLIGHT / (block.own * widest as i64 * streams)).clamp(4, MOST_LOADS);
     lowering.each("row", Type::I32, [int(0), int(32), int(depth)], Unroll::By(1), |lowering, row| {
-        let start = block.first.clone() + row * int(128) + block.lane.clone() * int(4);
+        let start = block.first.clone() + row * int(ACCUMULATORS) + block.thread.clone() * int(block.own);
         let start = lowering.local("start", ty, start);
         let mut packs = Vec::new();
         for (array, _) in along {
             let array = &lowering.kernel.arrays[*array];
             let wish = format!("{}_pack", array.name.replace('.', "_"));
-            packs.push((lowering.registers(&wish, CudaType::Pack(array.element, 4), vec![depth as u32]), array.element));
+            packs
+                .push((lowering.registers(&wish, CudaType::Pack(array.element, block.own as u32), vec![depth as u32]), array.element));
         }
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             for ((array, _), (pack, element)) in along.iter().zip(&packs) {
                 let pointer = lowering.pointer(*array);
-                let at = block.at(start.clone() + ahead.clone() * int(128));
-                let wide = Expr::Wide(*element, 4, Box::new(pointer), Box::new(at));
+                let at = block.at(start.clone() + ahead.clone() * int(ACCUMULATORS));
+                let wide = Expr::Wide(*element, block.own as u32, Box::new(pointer), Box::new(at));
                 lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
             }
             Ok(())
         })?;
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
-            lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+            lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
                 for ((_, reads), (pack, _)) in along.iter().zip(&packs) {
                     let element = pack.clone().at(ahead.clone()).lane(part.clone());
                     lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
                 }
-                let term = start.clone() + ahead.clone() * int(128) + part.clone();
+                let term = start.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone();
                 bind(lowering, reduction, true, term)?;
                 lowering.accumulate(reduction, block.parts.clone().at(part))
             })

@@ -2,7 +2,7 @@
 
 use gpukc_dsl::types::{Reducer, Type};
 
-use super::{BLOCK, Block};
+use super::{ACCUMULATORS, BLOCK, Block};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
@@ -60,6 +60,10 @@ impl Partials {
         };
         call(function, std::iter::once(so_far).chain(elements).collect())
     }
+    /// Bytes of the widest element.
+    pub(super) fn widest(self) -> usize {
+        self.memories().iter().map(|(_, _, element)| element.size()).max().unwrap_or(0)
+    }
     /// Bytes of a block result.
     fn bytes(self) -> i64 {
         self.memories().iter().map(|(_, _, element)| element.size() as i64).sum()
@@ -78,23 +82,24 @@ impl Partials {
     }
 }
 
-/// The lane's terms of a block of partial results. One warp has a block, so all that counts is how many loads are in flight.
+/// The thread's terms of a block of partial results. Few threads have one, so all that counts is how many loads are in flight.
 pub(super) fn terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials) -> Result<(), Error> {
-    let ty = lowering.index_type();
+    let (ty, own) = (lowering.index_type(), block.own);
     let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
     let last = lowering.local("last", ty, last);
-    // They start where a pack may; at most one lane has terms that make none.
-    let whole = lowering.local("whole", ty, last.clone() / int(4) * int(4));
-    let rest = lowering.registers("rest", reduction.accumulator.clone(), vec![4]);
-    lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+    // They start where a pack may; at most one thread has terms that make none.
+    let whole = lowering.local("whole", ty, last.clone() / int(own) * int(own));
+    let rest = lowering.registers("rest", reduction.accumulator.clone(), vec![own as u32]);
+    let owner = whole.clone() / int(own) % int(ACCUMULATORS / own);
+    lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
         let term = lowering.local("term", ty, whole.clone() + part.clone());
-        let own = (whole.clone() / int(4) % int(32)).binary("==", block.lane.clone()).and(term.clone().less(last.clone()));
-        let value = own.choose(source.read(lowering, block.at(term)), reduction.identity.clone());
+        let has = owner.clone().binary("==", block.thread.clone()).and(term.clone().less(last.clone()));
+        let value = has.choose(source.read(lowering, block.at(term)), reduction.identity.clone());
         lowering.push(Node::Assign(rest.clone().at(part), value));
         Ok(())
     })?;
-    packed_partials(lowering, reduction, block, source, whole)?;
-    lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+    packed_terms(lowering, reduction, block, source, whole)?;
+    lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
         let place = block.parts.clone().at(part.clone());
         let next = reduction.combine(place.clone(), rest.at(part));
         lowering.push(Node::Assign(place, next));
@@ -102,26 +107,25 @@ pub(super) fn terms(lowering: &mut Lowering, reduction: &Reduction, block: &Bloc
     })
 }
 
-/// Of the terms below `whole`, the lane's, four a load.
-fn packed_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials, whole: Expr) -> Result<(), Error> {
-    let ty = lowering.index_type();
-    let depth = 1 << (IN_FLIGHT / (4 * source.bytes())).clamp(4, MOST_LOADS).ilog2();
-    let lo = block.first.clone() + block.lane.clone() * int(4);
-    lowering.each("row", ty, [lo, whole.clone(), int(128 * depth)], Unroll::By(1), |lowering, start| {
+/// Of the terms below `whole`, the thread's, a pack a load.
+fn packed_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials, whole: Expr) -> Result<(), Error> {
+    let (ty, own) = (lowering.index_type(), block.own as u32);
+    let depth = 1 << (IN_FLIGHT / (block.own * source.bytes())).clamp(4, MOST_LOADS).ilog2();
+    lowering.each("row", ty, [block.lo(), whole.clone(), int(ACCUMULATORS * depth)], Unroll::By(1), |lowering, start| {
         let packs: Vec<(Expr, Type, Expr)> = source
             .memories()
             .into_iter()
             .map(|(wish, index, element)| {
-                let registers = lowering.registers(wish, CudaType::Pack(element, 4), vec![depth as u32]);
+                let registers = lowering.registers(wish, CudaType::Pack(element, own), vec![depth as u32]);
                 (registers, element, lowering.scratch_pointer(index, element, false))
             })
             .collect();
-        let term = |ahead: Expr| start.clone() + ahead * int(128);
+        let term = |ahead: Expr| start.clone() + ahead * int(ACCUMULATORS);
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             let term = lowering.local("term", ty, term(ahead.clone()));
             lowering.when(term.clone().less(whole.clone()), |lowering| {
                 for (pack, element, pointer) in &packs {
-                    let wide = Expr::Wide(*element, 4, Box::new(pointer.clone()), Box::new(block.at(term.clone())));
+                    let wide = Expr::Wide(*element, own, Box::new(pointer.clone()), Box::new(block.at(term.clone())));
                     lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
                 }
                 Ok(())
@@ -129,7 +133,7 @@ fn packed_partials(lowering: &mut Lowering, reduction: &Reduction, block: &Block
         })?;
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             lowering.when(term(ahead.clone()).less(whole.clone()), |lowering| {
-                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
                     let lanes: Vec<Expr> = packs.iter().map(|(pack, ..)| pack.clone().at(ahead.clone()).lane(part.clone())).collect();
                     let place = block.parts.clone().at(part);
                     let next = Partials::take(reduction, place.clone(), lanes);
