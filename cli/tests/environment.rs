@@ -162,7 +162,13 @@ const CASES: &[Case] = &[
     ),
     (Driver::Whole, &[("STANDIN_FAIL", "cuDevicePrimaryCtxRetain=2")], 3, &["out of device memory", "other programs"], &["out of"]),
     (Driver::Whole, &[("STANDIN_FAIL", "cuStreamSynchronize#2=214")], 3, &["ECC", "another GPU"], &[]),
-    (Driver::Whole, &[("STANDIN_FAIL", "cuLaunchKernel=999")], 3, &["scale.gk:2:5", "gpukc doctor"], &["cuLaunchKernel"]),
+    (
+        Driver::Whole,
+        &[("STANDIN_FAIL", "cuLaunchKernel=999 cuLaunchKernelEx=999")],
+        3,
+        &["scale.gk:2:5", "gpukc doctor"],
+        &["cuLaunchKernel"],
+    ),
     (
         Driver::Whole,
         &[("STANDIN_MEMORY", "5000")],
@@ -260,7 +266,7 @@ fn faults_name_the_statement() {
     // Two arrays are uploaded before the first launch is waited for.
     let first = run("cuStreamSynchronize#3=700").expect(70, &["CUDA_ERROR_ILLEGAL_ADDRESS", "`gather`", "please report"]);
     assert!(first.err.contains("gather.gk:2:5:"), "{first:#?}");
-    let last = run("cuLaunchKernel#2=719").expect(70, &["CUDA_ERROR_LAUNCH_FAILED"]);
+    let last = run("cuLaunchKernelEx#2=719").expect(70, &["CUDA_ERROR_LAUNCH_FAILED"]);
     assert!(last.err.contains("gather.gk:3:5:") || last.err.contains("gather.gk:2:5:"), "{last:#?}");
 }
 

@@ -131,6 +131,6 @@ fn a_device_that_computes_nothing() {
         common::Done::from(command.output().unwrap())
     };
     again("STANDIN_MEMORY", "16").expect(3, &["ones.gk: ones: not verified", "memory"]);
-    let done = again("STANDIN_FAIL", "cuLaunchKernel=700").expect(70, &["cannot be used any more", "not verified: scale"]);
+    let done = again("STANDIN_FAIL", "cuLaunchKernelEx=700").expect(70, &["cannot be used any more", "not verified: scale"]);
     assert_eq!(done.out, "ones.gk: ones: unequal\n");
 }

@@ -12,7 +12,8 @@
 //
 // A stream that is being captured takes launches and fills; whatever else is asked of it fails, and with it the capture.
 //
-// Compiled with -DOLD it lacks what drivers before CUDA 11.2 lack (and what came with 11.8), with -DBROKEN a function that every driver has.
+// Compiled with -DOLD it lacks what drivers before CUDA 11.2 lack, and what came with 11.8; with -DBROKEN a function that every driver
+// has.
 
 #include <unistd.h>
 
