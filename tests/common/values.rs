@@ -5,7 +5,7 @@ use gpukc_dsl::types::Type;
 use half::{bf16, f16};
 
 /// The SplitMix64 output for a counter.
-fn mixed(counter: u64) -> u64 {
+pub fn mixed(counter: u64) -> u64 {
     let mut z = counter.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

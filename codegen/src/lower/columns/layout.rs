@@ -63,7 +63,7 @@ impl Layout {
     /// The layout for a level: `tiles(columns)` gives the blocks that tiles of so many columns make.
     pub fn choose(lowering: &Lowering, level: &Level, width: &Formula, lanes: i64, blocks: impl Fn(i64) -> Formula) -> Layout {
         let facts = lowering.facts;
-        let reach = [1, 4, 16, 32, 64].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
+        let reach = [4, 32].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
         // A warp reads a few whole lines of memory, of narrow matrices several rows.
         let narrowest = [4, 8, 16].into_iter().find(|across| facts.below(width, across * lanes + 1)).unwrap_or(32);
         let long = !facts.below(&level.terms, SHORT);
@@ -108,7 +108,8 @@ pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction,
     }
     let extent = size::extent(kernel, facts, columns);
     let fits = |lanes: &i64| extent.as_ref().is_some_and(|extent| facts.multiple(extent, *lanes));
-    let lanes = [8, 4, 2].into_iter().filter(|lanes| lanes * widest as i64 <= 16).find(fits);
+    // All or one: what half of them would gain is not worth a text of its own.
+    let lanes = [8, 4, 2].into_iter().find(|lanes| lanes * widest as i64 <= 16).filter(fits);
     match lanes {
         Some(lanes) if !packed.is_empty() => (lanes, packed),
         _ => (1, Vec::new()),
