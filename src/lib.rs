@@ -79,8 +79,10 @@ macro_rules! gpu_kernel {
 /// `snapshot!(plan saxpy)` compares its plan.
 #[macro_export]
 macro_rules! snapshot {
-    (plan $($kernel:ident)::+) => { ::insta::assert_snapshot!($($kernel)::+::plan()) };
-    ($($kernel:ident)::+) => { ::insta::assert_snapshot!($($kernel)::+::cuda()) };
+    (plan $($kernel:ident)::+ $(,)?) => { ::insta::assert_snapshot!($($kernel)::+::plan()) };
+    (plan ::$($kernel:ident)::+ $(,)?) => { ::insta::assert_snapshot!(::$($kernel)::+::plan()) };
+    ($($kernel:ident)::+ $(,)?) => { ::insta::assert_snapshot!($($kernel)::+::cuda()) };
+    (::$($kernel:ident)::+ $(,)?) => { ::insta::assert_snapshot!(::$($kernel)::+::cuda()) };
 }
 
 #[doc = include_str!("../docs/rust.md")]

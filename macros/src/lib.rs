@@ -40,14 +40,17 @@ pub fn gpu_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 
 /// Kernels that stand in the macro's braces.
 fn inline(root: &TokenStream, tokens: TokenStream) -> TokenStream {
-    let text = text::of(tokens);
+    let (text, file) = text::of(tokens);
     let source = Source::new("gpu_kernel!", text.text.as_str());
     let checked = gpukc_dsl::check(&source);
     let errors = report::errors(&source, &checked.problems, |span| text.tokens_of(span));
     let code = &text.code;
-    let line = text.line.map_or(quote!(::core::line!() as ::core::primitive::usize), |line| quote!(#line));
     // `file!()` and `line!()` in what a macro makes are where the user called it.
-    let origin = Origin { code: quote!(#code), file: quote!(::core::file!()), line, binaries: quote!(&[]) };
+    let (file, line) = match (file, text.line) {
+        (Some(file), Some(line)) => (quote!(#file), quote!(#line)),
+        _ => (quote!(::core::file!()), quote!(::core::line!() as ::core::primitive::usize)),
+    };
+    let origin = Origin { code: quote!(#code), file, line, binaries: quote!(&[]) };
     let signatures = Signature::all(&source, checked.program.as_ref(), |span| text.tokens_of(span).0);
     let functions = signatures.iter().map(|signature| expand::kernel(root, signature, &origin));
     quote!(#(#functions)* #errors)
