@@ -792,6 +792,19 @@ error[GK0001]: expected an operator or `)`, found `;`
 }
 
 #[test]
+fn types_are_no_names() {
+    for (text, help) in [
+        ("kernel bool(x: f32[n]) -> f32 { 1.0 }", "types are no names; another will do: `bool_`"),
+        ("fn f32(x: f32) -> f32 { x }", "types are no names; another will do: `f32_`"),
+        ("kernel k(f32) -> f32 { 1.0 }", "a parameter is written `x: f32[m, n]`: the name, a `:`, the type"),
+    ] {
+        let (_, problems) = parse(&Source::new("t.gk", text));
+        assert!(problems[0].message.starts_with("a type where a name should be: `"), "{}", problems[0].message);
+        assert!(problems[0].help.iter().any(|said| said == help), "{text}: {:?}", problems[0].help);
+    }
+}
+
+#[test]
 fn suggestions_help_and_counts() {
     let source = Source::new("a.gk", "x\ny\r\nz");
     let first = Diagnostic::error(101, Span::new(2, 3), "one", "here").label(Span::new(0, 1), "there").help("think");

@@ -140,8 +140,12 @@ impl Stop<'_, '_> {
     fn type_first(&self, at: usize, ty: Type) -> Option<Advice> {
         let end = if self.word(at + 1) == "[" { self.closing(at + 1)? } else { at };
         if !self.is_name(end + 1) {
-            return Advice::help("a parameter is written `x: f32[m, n]`: the name, a `:`, the type")?
-                .instead(format!("a type where a name should be: `{}`", self.word(at)), "a type");
+            let item = at.checked_sub(1).is_some_and(|before| matches!(self.word(before), "kernel" | "fn" | "const"));
+            let help = match item {
+                true => format!("types are no names; another will do: `{}_`", self.word(at)),
+                false => "a parameter is written `x: f32[m, n]`: the name, a `:`, the type".to_owned(),
+            };
+            return Advice::help(help)?.instead(format!("a type where a name should be: `{}`", self.word(at)), "a type");
         }
         let dims = self.text(at + 1, end);
         let replacement = format!("{}: {ty}{dims}", self.word(end + 1));
