@@ -19,13 +19,14 @@ use gpukc_runtime::error::Error;
 use gpukc_runtime::nvrtc::Form;
 
 /// Kernels whose speed counts: nothing of theirs may live in local memory.
-const HOT: [&str; 13] = [
+const HOT: [&str; 14] = [
     "vector_add",
     "saxpy",
     "half_chain",
     "softmax",
     "softmax_short",
     "softmax_medium",
+    "softmax_columns",
     "layernorm",
     "reduce",
     "dot",

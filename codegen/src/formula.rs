@@ -198,6 +198,21 @@ impl Formula {
     pub fn combine(op: Op, a: Formula, b: Formula) -> Formula {
         Formula::binary(op, a, b)
     }
+    /// Whether both are products of the same factors, in whichever order they were multiplied.
+    pub fn same_product(&self, other: &Formula) -> bool {
+        let mut left = other.factors();
+        self.factors().into_iter().all(|factor| {
+            let found = left.iter().position(|other| *other == factor);
+            found.map(|at| left.swap_remove(at)).is_some()
+        }) && left.is_empty()
+    }
+    /// The factors of a product.
+    fn factors(&self) -> Vec<&Formula> {
+        match self {
+            Formula::Binary(Op::Mul, a, b) => [a, b].into_iter().flat_map(|formula| formula.factors()).collect(),
+            formula => vec![formula],
+        }
+    }
     /// The value, if it depends on nothing.
     pub fn constant(&self) -> Option<i64> {
         if let Formula::Constant(value) = self { Some(*value) } else { None }

@@ -51,7 +51,7 @@ pub struct Lowered {
 /// Lowers a kernel whose [passes](crate::passes) have run. Its launches take none of the names in `taken`; functions have the
 /// same names in all kernels of a program.
 pub fn lower(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, taken: &[String]) -> Result<Lowered, Error> {
-    let groups = group::group(kernel, facts);
+    let groups = group::group(kernel, facts, target);
     let places = place::place(kernel, facts, &groups);
     let mut lowering = context::Lowering::new(program, kernel, target, facts, places, taken)?;
     let mut spans = Vec::new();

@@ -1,6 +1,6 @@
 //! Walking typed expressions: which variables and arrays they mention, whether they are guarded, what they cost.
 
-use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Kernel, Subscript, VariableId};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Statement, Subscript, VariableId};
 use gpukc_dsl::types::{BinaryOp, Builtin};
 
 /// The direct operands of an expression, subscripts and boundary constants of a read, ranges, filter and body of a reduction
@@ -51,6 +51,12 @@ pub fn reads(kernel: &Kernel, id: ExprId) -> Vec<ExprId> {
         true
     });
     found
+}
+
+/// Whether a statement's value is computed from this array.
+pub fn reads_array(kernel: &Kernel, statement: &Statement, wanted: ArrayId) -> bool {
+    let is = |read: ExprId| matches!(&kernel.exprs[read].kind, ExprKind::Read { array, .. } if *array == wanted);
+    reads(kernel, statement.value).into_iter().any(is)
 }
 
 /// The reads that are evaluated wherever `value` is, outside of reductions: to load them ahead reads nothing that the program

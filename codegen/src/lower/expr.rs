@@ -177,9 +177,10 @@ impl Lowering<'_> {
         Ok(result)
     }
 
-    /// Computes the costly subexpressions of `value` that mention none of `variables` now, and names them, so that the loop over
-    /// those variables that follows does not compute them again.
-    pub fn hoist(&mut self, value: ExprId, variables: &[VariableId], wish: &str) -> Result<(), Error> {
+    /// The costly subexpressions of `value` that mention none of `variables` and are evaluated wherever `value` is: a loop over those
+    /// variables need not compute them again.
+    pub fn hoistable(&self, value: ExprId, variables: &[VariableId]) -> Vec<ExprId> {
+        let mut found = Vec::new();
         let mut stack = vec![value];
         while let Some(id) = stack.pop() {
             if variables.iter().any(|v| walk::mentions(self.kernel, id, *v)) {
@@ -192,12 +193,20 @@ impl Lowering<'_> {
                 _ => false,
             };
             let costly = inlined || walk::cost(self.kernel, id) >= HOISTED;
-            if costly && !walk::can_fail(self.kernel, id) && !self.computed.contains_key(&id) {
-                let value = self.value(id)?;
-                let named = matches!(value, Expr::Name(_) | Expr::Int(..) | Expr::Float(..));
-                let value = if named { value } else { self.local(wish, self.kernel.exprs[id].ty, value) };
-                self.computed.insert(id, value);
+            if costly && !walk::can_fail(self.kernel, id) && !self.computed.contains_key(&id) && !found.contains(&id) {
+                found.push(id);
             }
+        }
+        found
+    }
+
+    /// Computes them now, and names them.
+    pub fn hoist(&mut self, value: ExprId, variables: &[VariableId], wish: &str) -> Result<(), Error> {
+        for id in self.hoistable(value, variables) {
+            let value = self.value(id)?;
+            let named = matches!(value, Expr::Name(_) | Expr::Int(..) | Expr::Float(..));
+            let value = if named { value } else { self.local(wish, self.kernel.exprs[id].ty, value) };
+            self.computed.insert(id, value);
         }
         Ok(())
     }

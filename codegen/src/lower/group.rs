@@ -1,11 +1,17 @@
 //! Which statements share a launch, and by which schedule each group is computed.
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Statement, StatementKind};
+mod rows;
 
+use gpukc_dsl::program::{ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Statement, StatementKind};
+
+use super::rows::Tile;
 use crate::facts::Facts;
 use crate::formula::Formula;
 use crate::size;
+use crate::target::Target;
 use crate::walk;
+
+pub use rows::Numbering;
 
 /// A way to compute a group of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +20,8 @@ pub enum Schedule {
     Map,
     /// Tiles through shared memory, for a map whose input and output run along different dimensions.
     Transpose,
-    /// A warp or a block per row: reductions along the contiguous dimension and what depends on them.
+    /// Reductions along one dimension and what depends on them: a warp or a block per row, or, where a row is a column of a matrix,
+    /// a block for a tile of them.
     Rows,
     /// Reductions with few results: a warp per block of 4,096 terms, levels in launches of their own.
     Split,
@@ -35,18 +42,20 @@ pub struct Group {
     pub statements: Vec<usize>,
     /// How.
     pub schedule: Schedule,
-    /// For [`Schedule::Rows`]: how many of the leading variables number the rows.
-    pub rows: usize,
+    /// For [`Schedule::Rows`]: which variables number the rows.
+    pub numbering: Numbering,
+    /// The same where rows run along a strided dimension: how a block holds a tile of them.
+    pub tile: Option<Tile>,
 }
 
 /// Cuts the statements into groups, in order.
-pub fn group(kernel: &Kernel, facts: &Facts) -> Vec<Group> {
+pub fn group(kernel: &Kernel, facts: &Facts, target: Target) -> Vec<Group> {
     let mut groups = Vec::new();
     let mut next = 0;
     while next < kernel.statements.len() {
-        let group = rows_from(kernel, facts, next).unwrap_or_else(|| {
+        let group = rows::rows_from(kernel, facts, target, next).unwrap_or_else(|| {
             let schedule = schedule(kernel, facts, &kernel.statements[next]);
-            Group { statements: vec![next], schedule, rows: 0 }
+            Group { statements: vec![next], schedule, numbering: Numbering::default(), tile: None }
         });
         next += group.statements.len();
         groups.push(group);
@@ -170,11 +179,12 @@ pub enum Axis {
 pub fn axis(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Axis {
     let (Some(inner), Some(outer)) = (reduce.variables.last(), statement.variables.last()) else { return Axis::Contiguous };
     let (mut contiguous, mut strided, mut other) = (0, 0, 0);
-    let reads = walk::reads(kernel, reduce.body);
+    let terms = reduce.filter.into_iter().chain([reduce.body]);
+    let reads: Vec<ExprId> = terms.flat_map(|term| walk::reads(kernel, term)).collect();
     let of_result = |read: &ExprId| statement.variables.iter().any(|v| walk::mentions(kernel, *read, v.variable));
     let all_shared = !reads.iter().any(of_result);
     for read in reads.into_iter().filter(|read| all_shared || of_result(read)) {
-        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+        let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { continue };
         if !walk::mentions(kernel, read, inner.variable) {
             continue;
         }
@@ -182,7 +192,6 @@ pub fn axis(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Redu
             other += 1;
             continue;
         };
-        let _ = array;
         let one = Formula::Constant(1);
         match (last.coefficient(inner.variable) == one, last.coefficient(outer.variable) == one) {
             (true, _) => contiguous += 1,
@@ -197,113 +206,6 @@ pub fn axis(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Redu
     } else {
         Axis::Neither
     }
-}
-
-/// A group of row statements starting at `first`, if there is one.
-fn rows_from(kernel: &Kernel, facts: &Facts, first: usize) -> Option<Group> {
-    let statement = &kernel.statements[first];
-    let shape = RowShape::of_reduction(kernel, facts, statement)?;
-    let mut statements = vec![first];
-    for (next, candidate) in kernel.statements.iter().enumerate().skip(first + 1) {
-        if !shape.takes(kernel, facts, candidate, &statements) {
-            break;
-        }
-        statements.push(next);
-    }
-    // Few long rows would leave most of a GPU idle; a lone reduction of them is split instead.
-    let few = facts.below(&shape.row_count(), 256) && facts.at_least(&shape.extent, 1 << 15);
-    let reductions = statements.iter().filter(|s| only_reduction(kernel, &kernel.statements[**s]).is_some()).count();
-    if few && reductions == 1 && statements.len() == 1 {
-        return None;
-    }
-    // A single huge row per block would run on one multiprocessor.
-    if facts.below(&shape.row_count(), 16) && facts.at_least(&shape.extent, 1 << 17) {
-        return None;
-    }
-    Some(Group { statements, schedule: Schedule::Rows, rows: shape.rows.len() })
-}
-
-/// What the statements of a group have in common: where rows start and how many there are, and a row's terms.
-#[derive(PartialEq)]
-struct RowShape {
-    starts: Vec<Formula>,
-    rows: Vec<Formula>,
-    extent: Formula,
-}
-
-impl RowShape {
-    fn row_count(&self) -> Formula {
-        self.rows.iter().cloned().fold(Formula::Constant(1), |n, r| n.times(r))
-    }
-
-    fn of_reduction(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<RowShape> {
-        if !is_plain(kernel, facts, statement) || statement.variables.is_empty() {
-            return None;
-        }
-        let (_, reduce) = only_reduction(kernel, statement)?;
-        if is_small_window(kernel, facts, statement, reduce) {
-            return None;
-        }
-        if !matches!(reduce.order, Order::Exact | Order::Canonical) || axis(kernel, facts, statement, reduce) != Axis::Contiguous {
-            return None;
-        }
-        let rows = statement.variables.iter().map(|v| size::extent(kernel, facts, v)).collect::<Option<Vec<_>>>()?;
-        let extent = product(kernel, facts, &reduce.variables)?;
-        let starts = statement.variables.iter().map(|v| size::formula(kernel, facts, v.lo)).collect::<Option<Vec<_>>>()?;
-        let flat = from_zero(kernel, facts, &reduce.variables) && is_flat(kernel, facts, statement.value, &reduce.variables);
-        flat.then_some(RowShape { starts, rows, extent })
-    }
-
-    /// Whether a later statement can join the rows of `group`.
-    fn takes(&self, kernel: &Kernel, facts: &Facts, statement: &Statement, group: &[usize]) -> bool {
-        if !is_plain(kernel, facts, statement) || walk::can_fail(kernel, statement.value) {
-            return false;
-        }
-        let inner = if let Some(other) = RowShape::of_reduction(kernel, facts, statement) {
-            if other != *self {
-                return false;
-            }
-            only_reduction(kernel, statement).map(|(_, r)| r.variables.clone()).unwrap_or_default()
-        } else {
-            if walk::has_reduction(kernel, statement.value) || statement.variables.len() < self.rows.len() {
-                return false;
-            }
-            let (rows, inner) = statement.variables.split_at(self.rows.len());
-            let rows: Option<Vec<_>> = rows.iter().map(|v| size::extent(kernel, facts, v)).collect();
-            let per_row = inner.is_empty();
-            let starts: Option<Vec<_>> =
-                statement.variables[..self.rows.len()].iter().map(|v| size::formula(kernel, facts, v.lo)).collect();
-            if rows.as_ref() != Some(&self.rows) || starts.as_ref() != Some(&self.starts) {
-                return false;
-            }
-            let whole = || product(kernel, facts, inner) == Some(self.extent.clone()) && from_zero(kernel, facts, inner);
-            if !(per_row || whole() && is_flat(kernel, facts, statement.value, inner)) {
-                return false;
-            }
-            inner.to_vec()
-        };
-        let rows = &statement.variables[..self.rows.len()];
-        self.reads_own_row(kernel, statement, rows, &inner, group)
-    }
-
-    /// Whether every read of an array of the group stays in the statement's own row, at its own position.
-    fn reads_own_row(&self, kernel: &Kernel, statement: &Statement, rows: &[Ranged], inner: &[Ranged], group: &[usize]) -> bool {
-        let defined: Vec<ArrayId> = group.iter().map(|s| kernel.statements[*s].array).collect();
-        if defined.contains(&statement.array) {
-            return false;
-        }
-        walk::reads(kernel, statement.value).into_iter().all(|read| {
-            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { return true };
-            let expected = rows.iter().chain(inner).take(subscripts.len());
-            !defined.contains(array)
-                || subscripts.len() == rows.len() && own(kernel, subscripts, expected)
-                || subscripts.len() == rows.len() + inner.len() && own(kernel, subscripts, rows.iter().chain(inner))
-        })
-    }
-}
-
-fn own<'r>(kernel: &Kernel, subscripts: &[gpukc_dsl::program::Subscript], expected: impl Iterator<Item = &'r Ranged>) -> bool {
-    subscripts.iter().zip(expected).all(|(s, range)| kernel.exprs[s.index].kind == ExprKind::Variable(range.variable))
 }
 
 /// The product of extents, if all are formulas.

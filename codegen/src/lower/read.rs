@@ -411,8 +411,7 @@ pub fn flat_coefficient(kernel: &Kernel, facts: &Facts, access: &size::Linear, v
     let step = access.coefficient(last.variable);
     let mut extent = size::extent(kernel, facts, last)?;
     for range in slower.iter().rev() {
-        let found = access.coefficient(range.variable);
-        if found != extent.clone().times(step.clone()) && found != step.clone().times(extent.clone()) {
+        if !access.coefficient(range.variable).same_product(&extent.clone().times(step.clone())) {
             return None;
         }
         extent = size::extent(kernel, facts, range)?.times(extent);

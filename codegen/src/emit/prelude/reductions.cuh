@@ -131,6 +131,16 @@ template <int LANES, class T, class Combine> __device__ __forceinline__ T butter
     return x;
 }
 
+// Combines the values of the lanes of a warp that are a multiple of STRIDE apart, nearest first; all of them receive
+// the result.
+template <int STRIDE, class T, class Combine> __device__ __forceinline__ T butterfly_apart(T x, Combine combine) {
+    #pragma unroll
+    for (int distance = STRIDE; distance < 32; distance *= 2) {
+        x = combine(x, shuffle_xor(x, distance));
+    }
+    return x;
+}
+
 // One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in
 // turn, then neighbours combine, neighbours among those, and so on. The accumulators are visited one after
 // the other; pending holds the subtrees that wait for a right neighbour, as the bits of a binary counter

@@ -1,5 +1,7 @@
 //! Reductions along a row: the total, in every thread of the row.
 
+mod columns;
+
 use gpukc_dsl::program::Ranged;
 use gpukc_dsl::types::Type;
 
@@ -10,8 +12,19 @@ use super::visit::{Row, at_position, positions};
 use crate::error::Error;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 
-/// The reduction's accumulator over the whole row, in every thread of it.
-pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Expr, Error> {
+/// The reduction's accumulator over the whole row, in every thread of it; by lane, where a thread has several rows.
+pub type Total = Box<dyn Fn(&Expr) -> Expr>;
+
+/// Reduces each row.
+pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Total, Error> {
+    if let Layout::Columns(tile) = row.layout {
+        return columns::total(lowering, row, tile, reduction, inner);
+    }
+    let total = total_of_row(lowering, row, reduction, inner)?;
+    Ok(Box::new(move |_| total.clone()))
+}
+
+fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Expr, Error> {
     let wish = format!("{}_part", reduction.reduce.reducer.name());
     let ty = reduction.accumulator.clone();
     match row.layout {
@@ -51,6 +64,7 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
             Ok(reduction.settle(total))
         }
         Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
+        Layout::Columns(_) => Err(Error::Bug("columns have a total for each lane".into())),
     }
 }
 

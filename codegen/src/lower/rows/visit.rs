@@ -6,34 +6,44 @@ use gpukc_dsl::program::{ArrayId, ExprId, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::super::context::{Flat, Lowering};
+use super::super::group::Numbering;
 use super::layout::{ACCUMULATORS, Layout};
 use crate::error::Error;
+use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
 
 /// The launch's state.
 pub struct Row {
     pub layout: Layout,
+    pub numbering: Numbering,
     /// The row's extent, 0 for threads beyond the last row.
     pub extent: Expr,
     /// Whether every position of the layout is one of the row: only whether the row exists remains to be asked.
     pub full: bool,
     pub live: Option<Expr>,
-    /// This thread writes what there is one of per row.
-    pub writes: Expr,
-    /// The row's variables' values.
+    /// Whether this thread writes what there is one of per row; `None`: each does.
+    pub writes: Option<Expr>,
+    /// The row's variables' values; of the first row, where a thread has several.
     pub rows: Vec<Expr>,
+    /// These variables, of the statement at hand.
+    pub numbers: Vec<Ranged>,
+    /// What there is one of per row: arrays and expressions. Registers by lane, where a thread has several rows.
+    pub values: BTreeMap<ArrayId, Expr>,
+    pub computed: Vec<(ExprId, Expr)>,
     /// Row-long arrays in registers: inputs and on-chip `let`s.
     pub held: Vec<Held>,
     pub on_chip: BTreeMap<ArrayId, Expr>,
     pub aligned: bool,
     /// The map whose elements are collected to packs at the moment.
     pub output: Option<Statement>,
-    /// The lane within the row, in the lanes layout; the thread's first position, in the registers layout.
+    /// The lane within the row, in the lanes layout; the thread's first position, in the layouts that hold rows otherwise.
     pub start: Expr,
 }
 
 pub struct Held {
     pub array: ArrayId,
+    /// Where its elements lie, as far as the layout leaves it open.
+    pub place: Vec<Formula>,
     pub reads: Vec<ExprId>,
     pub registers: Expr,
     pub packed: bool,
@@ -49,11 +59,62 @@ pub fn at_position(lowering: &mut Lowering, inner: &[Ranged], position: Expr) ->
 }
 
 impl Row {
+    /// Does something for each of the thread's neighbouring rows.
+    pub fn each_lane(
+        &self,
+        lowering: &mut Lowering,
+        write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let lanes = [int(0), int(self.layout.lanes()), int(1)];
+        lowering.each("lane", Type::I32, lanes, Unroll::Full, |lowering, lane| {
+            self.bind_lane(lowering, &lane);
+            write(lowering, lane)
+        })?;
+        self.bind_lane(lowering, &int(0));
+        Ok(())
+    }
+
+    /// Makes a lane's row the one at hand.
+    pub fn bind_lane(&self, lowering: &mut Lowering, lane: &Expr) {
+        if let (Some(range), Some(first)) = (self.numbers.last(), self.rows.last()) {
+            lowering.variables.insert(range.variable, first.clone() + lane.clone());
+        }
+        lowering.chip.extend(self.values.iter().map(|(array, values)| (*array, self.of_lane(values, lane))));
+        lowering.computed.extend(self.computed.iter().map(|(id, values)| (*id, self.of_lane(values, lane))));
+    }
+
+    /// A lane's value of what there is one of per row.
+    pub fn of_lane(&self, values: &Expr, lane: &Expr) -> Expr {
+        if self.layout.lanes() > 1 { values.clone().at(lane.clone()) } else { values.clone() }
+    }
+
+    /// Names what there is one of per row.
+    pub fn name(
+        &self,
+        lowering: &mut Lowering,
+        wish: &str,
+        ty: Type,
+        compute: impl FnOnce(&mut Lowering, &Expr) -> Result<Expr, Error>,
+    ) -> Result<Expr, Error> {
+        let lanes = self.layout.lanes();
+        if lanes == 1 {
+            let value = compute(lowering, &int(0))?;
+            return Ok(if matches!(value, Expr::Name(_)) { value } else { lowering.local(wish, ty, value) });
+        }
+        let values = lowering.registers(wish, ty, vec![lanes as u32]);
+        self.each_lane(lowering, |lowering, lane| {
+            let value = compute(lowering, &lane)?;
+            lowering.push(Node::Assign(values.clone().at(lane), value));
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
     /// Declares the pack that collects an output's elements, if one is written.
     fn begin_pack(&self, lowering: &mut Lowering) -> Option<Expr> {
         let array = &lowering.kernel.arrays[self.output.as_ref()?.array];
         let (wish, element) = (format!("{}_pack", array.name.replace('.', "_")), array.element);
-        let pack = lowering.variable(&wish, CudaType::Pack(element, 4), None);
+        let pack = lowering.variable(&wish, CudaType::Pack(element, self.layout.pack()), None);
         lowering.output_pack = Some(pack.clone());
         Some(pack)
     }
@@ -68,7 +129,8 @@ impl Row {
             None => return Err(Error::Bug("an output that does not run along its row".into())),
         };
         let pointer = lowering.pointer(statement.array);
-        lowering.push(Node::Assign(Expr::Wide(element, 4, Box::new(pointer), Box::new(offset)), pack));
+        let place = Expr::Wide(element, self.layout.pack(), Box::new(pointer), Box::new(offset));
+        lowering.push(Node::Assign(place, pack));
         Ok(())
     }
 
@@ -88,6 +150,21 @@ pub struct Spot {
     pub pack: Option<(Expr, Expr)>,
 }
 
+/// A thread's pack: some neighbouring positions of its row, or a position of its neighbouring columns.
+pub struct Pack {
+    /// The register slot of the pack.
+    pub slot: Expr,
+    /// Which of the thread's packs of accumulators takes it.
+    own: Expr,
+}
+
+impl Pack {
+    fn spot(&self, width: u32, part: &Expr) -> Spot {
+        let at = |pack: &Expr| pack.clone() * int(width.into()) + part.clone();
+        Spot { slot: at(&self.slot), own: at(&self.own), pack: Some((self.slot.clone(), part.clone())) }
+    }
+}
+
 /// Visits this thread's positions of the row.
 pub fn positions(
     lowering: &mut Lowering,
@@ -98,9 +175,33 @@ pub fn positions(
     let ty = lowering.index_type();
     let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
     match row.layout {
+        Layout::Lanes { .. } if row.aligned => {
+            packs(lowering, row, "first", |lowering, pack, first| {
+                let packed = row.begin_pack(lowering);
+                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                    visit(lowering, row, inner, first.clone() + part.clone(), pack.spot(4, &part), &mut write)
+                })?;
+                row.end_pack(lowering, inner, packed, first)
+            })?;
+        }
         Layout::Lanes { lanes, packs, steps } => {
-            lowering.each("pack", Type::I32, [int(0), int(packs * steps), int(1)], Unroll::Full, |lowering, pack| {
-                packs_of(lowering, row, inner, pack, [lanes, packs, steps], &mut write)
+            each_pack(lowering, [packs, steps], |lowering, pack| {
+                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                    let position = pack.slot.clone() * int(4 * lanes) + row.start.clone() * int(4) + part.clone();
+                    let position = lowering.local(&wish, ty, position);
+                    lowering.when_some(row.inside(&position), |lowering| {
+                        visit(lowering, row, inner, position, Spot { pack: None, ..pack.spot(4, &part) }, &mut write)
+                    })
+                })
+            })?;
+        }
+        Layout::Columns(_) => {
+            packs(lowering, row, &wish, |lowering, pack, position| {
+                let packed = row.begin_pack(lowering);
+                row.each_lane(lowering, |lowering, lane| {
+                    visit(lowering, row, inner, position.clone(), pack.spot(row.layout.pack(), &lane), &mut write)
+                })?;
+                row.end_pack(lowering, inner, packed, position)
             })?;
         }
         Layout::Registers { steps, .. } => {
@@ -129,41 +230,52 @@ pub fn positions(
     Ok(())
 }
 
-type Write<'w> = &'w mut dyn FnMut(&mut Lowering, Spot) -> Result<(), Error>;
-
-/// Visits the four positions of a pack. Where rows are whole packs, the pack is asked for as a whole.
-fn packs_of(lowering: &mut Lowering, row: &Row, inner: &[Ranged], pack: Expr, layout: [i64; 3], write: Write) -> Result<(), Error> {
-    let [lanes, packs, steps] = layout;
+/// Visits this thread's packs, each at its first position, where a pack is of the row as a whole or not at all.
+pub fn packs(
+    lowering: &mut Lowering,
+    row: &Row,
+    wish: &str,
+    mut write: impl FnMut(&mut Lowering, Pack, Expr) -> Result<(), Error>,
+) -> Result<(), Error> {
     let ty = lowering.index_type();
-    let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
-    let first = pack.clone() * int(4 * lanes) + row.start.clone() * int(4);
-    let spot = |part: &Expr| {
-        let slot = pack.clone() * int(4) + part.clone();
+    let mut at = |lowering: &mut Lowering, pack: Pack, position: Expr| {
+        let position = lowering.local(wish, ty, position);
+        lowering.when_some(row.inside(&position), |lowering| write(lowering, pack, position.clone()))
+    };
+    match row.layout {
+        Layout::Lanes { lanes, packs, steps } => each_pack(lowering, [packs, steps], |lowering, pack| {
+            let position = pack.slot.clone() * int(4 * lanes) + row.start.clone() * int(4);
+            at(lowering, pack, position)
+        }),
+        Layout::Columns(tile) => {
+            lowering.each("step", Type::I32, [int(0), int(tile.steps), int(1)], Unroll::Full, |lowering, step| {
+                lowering.each("part", Type::I32, [int(0), int(tile.own), int(1)], Unroll::Full, |lowering, part| {
+                    let position = row.start.clone() + step.clone() * int(ACCUMULATORS) + part.clone();
+                    at(lowering, Pack { slot: step * int(tile.own) + part.clone(), own: part }, position)
+                })
+            })
+        }
+        _ => Err(Error::Bug("a layout without packs".into())),
+    }
+}
+
+/// Visits the packs of the lanes layout.
+fn each_pack(
+    lowering: &mut Lowering,
+    [packs, steps]: [i64; 2],
+    write: impl FnOnce(&mut Lowering, Pack) -> Result<(), Error>,
+) -> Result<(), Error> {
+    lowering.each("pack", Type::I32, [int(0), int(packs * steps), int(1)], Unroll::Full, |lowering, slot| {
         let own = match (packs, steps) {
             (_, 1) => slot.clone(),
-            (1, _) => part.clone(),
-            _ => (pack.clone() % int(packs)) * int(4) + part.clone(),
+            (1, _) => int(0),
+            _ => slot.clone() % int(packs),
         };
-        Spot { slot, own, pack: Some((pack.clone(), part.clone())) }
-    };
-    let parts = [int(0), int(4), int(1)];
-    if row.aligned {
-        let first = lowering.local("first", ty, first);
-        return lowering.when_some(row.inside(&first), |lowering| {
-            let packed = row.begin_pack(lowering);
-            lowering.each("part", Type::I32, parts, Unroll::Full, |lowering, part| {
-                visit(lowering, row, inner, first.clone() + part.clone(), spot(&part), write)
-            })?;
-            row.end_pack(lowering, inner, packed, first)
-        });
-    }
-    lowering.each("part", Type::I32, parts, Unroll::Full, |lowering, part| {
-        let position = lowering.local(&wish, ty, first.clone() + part.clone());
-        lowering.when_some(row.inside(&position), |lowering| {
-            visit(lowering, row, inner, position, Spot { pack: None, ..spot(&part) }, write)
-        })
+        write(lowering, Pack { slot, own })
     })
 }
+
+type Write<'w> = &'w mut dyn FnMut(&mut Lowering, Spot) -> Result<(), Error>;
 
 fn visit(lowering: &mut Lowering, row: &Row, inner: &[Ranged], position: Expr, spot: Spot, write: Write) -> Result<(), Error> {
     at_position(lowering, inner, position)?;

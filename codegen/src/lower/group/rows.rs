@@ -1,0 +1,187 @@
+//! Groups of row statements: reductions of one shape, and what depends on them row by row.
+
+use gpukc_dsl::program::{ArrayId, ExprKind, Kernel, Order, Ranged, Reduce, Role, Statement, Subscript};
+
+use super::{Axis, Group, Schedule, axis, from_zero, is_flat, is_plain, is_small_window, only_reduction, product};
+use crate::facts::Facts;
+use crate::formula::Formula;
+use crate::lower::rows::Tile;
+use crate::size;
+use crate::target::Target;
+use crate::walk;
+
+/// Which variables of a left side number the rows: the first ones and the last ones. Those between, if any, run along the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbering {
+    /// How many stand before the row's own.
+    pub before: usize,
+    /// How many stand after them: none where rows are contiguous.
+    pub after: usize,
+}
+
+impl Numbering {
+    /// How many variables number the rows.
+    pub fn rank(self) -> usize {
+        self.before + self.after
+    }
+    /// Those that number the rows, and those along the row.
+    pub fn split(self, variables: &[Ranged]) -> (Vec<Ranged>, Vec<Ranged>) {
+        let after = variables.len().saturating_sub(self.after).max(self.before);
+        let rows = variables[..self.before].iter().chain(&variables[after..]).copied().collect();
+        (rows, variables[self.before..after].to_vec())
+    }
+    /// Both together, in the order of an array's dimensions.
+    pub fn join<'r>(self, rows: &'r [Ranged], inner: &'r [Ranged]) -> impl Iterator<Item = &'r Ranged> {
+        let (before, after) = rows.split_at(self.before);
+        before.iter().chain(inner).chain(after)
+    }
+}
+
+/// A group of row statements starting at `first`, if there is one.
+pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, first: usize) -> Option<Group> {
+    let statement = &kernel.statements[first];
+    let shape = RowShape::of_reduction(kernel, facts, statement)?;
+    let mut statements = vec![first];
+    for (next, candidate) in kernel.statements.iter().enumerate().skip(first + 1) {
+        if !shape.takes(kernel, facts, candidate, &statements) {
+            break;
+        }
+        statements.push(next);
+    }
+    let numbering = shape.numbering;
+    if numbering.after > 0 {
+        let tile = tile(kernel, facts, target, &shape, &mut statements)?;
+        return Some(Group { statements, schedule: Schedule::Rows, numbering, tile: Some(tile) });
+    }
+    // Few long rows would leave most of a GPU idle; a lone reduction of them is split instead.
+    let few = facts.below(&shape.row_count(), 256) && facts.at_least(&shape.extent, 1 << 15);
+    let reductions = statements.iter().filter(|s| only_reduction(kernel, &kernel.statements[**s]).is_some()).count();
+    if few && reductions == 1 && statements.len() == 1 {
+        return None;
+    }
+    // A single huge row per block would run on one multiprocessor.
+    if facts.below(&shape.row_count(), 16) && facts.at_least(&shape.extent, 1 << 17) {
+        return None;
+    }
+    Some(Group { statements, schedule: Schedule::Rows, numbering, tile: None })
+}
+
+/// How a block holds the columns of a group; of one that asks for too many registers, its first statements keep those that fit.
+fn tile(kernel: &Kernel, facts: &Facts, target: Target, shape: &RowShape, statements: &mut Vec<usize>) -> Option<Tile> {
+    let whole = statements.len();
+    while statements.len() > 1 {
+        let found = Tile::choose(kernel, facts, target, statements, shape.numbering, &shape.extent);
+        if found.is_some() && (statements.len() == whole || is_closed(kernel, statements, shape.numbering)) {
+            return found;
+        }
+        statements.pop();
+    }
+    None
+}
+
+/// Whether no later statement reads a `let` of the group that has an element for each position of its rows: it would have to be stored
+/// for that.
+fn is_closed(kernel: &Kernel, group: &[usize], numbering: Numbering) -> bool {
+    let last = group.last().copied().unwrap_or_default();
+    group.iter().map(|number| &kernel.statements[*number]).all(|statement| {
+        let on_chip = kernel.arrays[statement.array].role == Role::Let && statement.variables.len() > numbering.rank();
+        !on_chip || !kernel.statements[last + 1..].iter().any(|later| walk::reads_array(kernel, later, statement.array))
+    })
+}
+
+/// What the statements of a group have in common: where rows start and how many there are, and a row's terms.
+#[derive(PartialEq)]
+struct RowShape {
+    starts: Vec<Formula>,
+    rows: Vec<Formula>,
+    extent: Formula,
+    numbering: Numbering,
+}
+
+impl RowShape {
+    fn row_count(&self) -> Formula {
+        self.rows.iter().cloned().fold(Formula::Constant(1), |n, r| n.times(r))
+    }
+
+    fn of_reduction(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<RowShape> {
+        if !is_plain(kernel, facts, statement) || statement.variables.is_empty() {
+            return None;
+        }
+        let (_, reduce) = only_reduction(kernel, statement)?;
+        if is_small_window(kernel, facts, statement, reduce) || !matches!(reduce.order, Order::Exact | Order::Canonical) {
+            return None;
+        }
+        let numbering = match axis(kernel, facts, statement, reduce) {
+            Axis::Contiguous => Numbering { before: statement.variables.len(), after: 0 },
+            Axis::Strided => numbering_of_columns(kernel, statement, reduce)?,
+            Axis::Neither => return None,
+        };
+        let rows = statement.variables.iter().map(|v| size::extent(kernel, facts, v)).collect::<Option<Vec<_>>>()?;
+        let extent = product(kernel, facts, &reduce.variables)?;
+        let starts = statement.variables.iter().map(|v| size::formula(kernel, facts, v.lo)).collect::<Option<Vec<_>>>()?;
+        let flat = from_zero(kernel, facts, &reduce.variables) && is_flat(kernel, facts, statement.value, &reduce.variables);
+        flat.then_some(RowShape { starts, rows, extent, numbering })
+    }
+
+    /// Whether a later statement can join the rows of `group`.
+    fn takes(&self, kernel: &Kernel, facts: &Facts, statement: &Statement, group: &[usize]) -> bool {
+        if !is_plain(kernel, facts, statement) || walk::can_fail(kernel, statement.value) {
+            return false;
+        }
+        let (rows, inner) = if let Some(other) = RowShape::of_reduction(kernel, facts, statement) {
+            if other != *self {
+                return false;
+            }
+            let inner = only_reduction(kernel, statement).map(|(_, r)| r.variables.clone()).unwrap_or_default();
+            (statement.variables.clone(), inner)
+        } else {
+            if walk::has_reduction(kernel, statement.value) || statement.variables.len() < self.rows.len() {
+                return false;
+            }
+            let (rows, inner) = self.numbering.split(&statement.variables);
+            let extents: Option<Vec<_>> = rows.iter().map(|v| size::extent(kernel, facts, v)).collect();
+            let starts: Option<Vec<_>> = rows.iter().map(|v| size::formula(kernel, facts, v.lo)).collect();
+            if extents.as_ref() != Some(&self.rows) || starts.as_ref() != Some(&self.starts) {
+                return false;
+            }
+            let whole = || product(kernel, facts, &inner) == Some(self.extent.clone()) && from_zero(kernel, facts, &inner);
+            if !(inner.is_empty() || whole() && is_flat(kernel, facts, statement.value, &inner)) {
+                return false;
+            }
+            (rows, inner)
+        };
+        self.reads_own_row(kernel, statement, &rows, &inner, group)
+    }
+
+    /// Whether every read of an array of the group stays in the statement's own row, at its own position.
+    fn reads_own_row(&self, kernel: &Kernel, statement: &Statement, rows: &[Ranged], inner: &[Ranged], group: &[usize]) -> bool {
+        let defined: Vec<ArrayId> = group.iter().map(|s| kernel.statements[*s].array).collect();
+        if defined.contains(&statement.array) {
+            return false;
+        }
+        walk::reads(kernel, statement.value).into_iter().all(|read| {
+            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { return true };
+            !defined.contains(array)
+                || subscripts.len() == rows.len() && own(kernel, subscripts, rows.iter())
+                || subscripts.len() == rows.len() + inner.len() && own(kernel, subscripts, self.numbering.join(rows, inner))
+        })
+    }
+}
+
+fn own<'r>(kernel: &Kernel, subscripts: &[Subscript], expected: impl Iterator<Item = &'r Ranged>) -> bool {
+    subscripts.iter().zip(expected).all(|(s, range)| kernel.exprs[s.index].kind == ExprKind::Variable(range.variable))
+}
+
+/// Where the reduced variables stand among those of the left side, by the first read that has all of them in order.
+fn numbering_of_columns(kernel: &Kernel, statement: &Statement, reduce: &Reduce) -> Option<Numbering> {
+    let rank = statement.variables.len();
+    let first = reduce.variables.first()?;
+    walk::reads(kernel, reduce.body).into_iter().find_map(|read| {
+        let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { return None };
+        let before = subscripts.iter().position(|s| kernel.exprs[s.index].kind == ExprKind::Variable(first.variable))?;
+        let numbering = Numbering { before, after: rank.checked_sub(before)? };
+        let whole = subscripts.len() == rank + reduce.variables.len();
+        let fits = whole && before < rank && own(kernel, subscripts, numbering.join(&statement.variables, &reduce.variables));
+        fits.then_some(numbering)
+    })
+}
