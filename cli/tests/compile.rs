@@ -221,7 +221,7 @@ fn builds(place: &Place, folder: &str) {
 fn projects_have_plain_names() {
     let place = Place::new();
     for (file, text) in [("launch", "launch_kernels"), ("a b$(c)#'d", "a_b__c___d"), ("größe-2.1", "größe-2.1")] {
-        place.file(&format!("{file}.gk"), "kernel own(own: f32[n]) -> y: f32[n] { y[i] = own[i]; }\n".to_owned());
+        place.file(&format!("{file}.gk"), "kernel own(own: f32[n]) -> y: f32[n] { y[i] = own[i]; }\n");
         place.run(&["compile", &format!("{file}.gk"), "--emit", "project", "--arch", "sm_80", "-o", "out"]).expect(0, &[]);
         let folder = place.path("out").join(file);
         let launcher = fs::read_to_string(folder.join("launch.cu")).unwrap();
