@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Codes without a file, and why.
 const WITHOUT_FILE: &[(u16, &str)] = &[
     (codes::LENGTH, "thousands of operators: see the tests of limits"),
-    (codes::TOO_LONG, "64 MiB: see the tests of limits"),
+    (codes::TOO_LONG, "4 MiB: see the tests of limits"),
     (codes::EXPANSION, "thousands of statements: see the tests of limits"),
     (codes::INTERNAL, "a fault of ours: no text shows it"),
 ];

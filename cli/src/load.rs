@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::report;
 
-/// No program is this long; what is, is another file.
-const LARGEST: u64 = 64 << 20;
+/// No program is longer; what is, is another file.
+const LARGEST: u64 = gpukc_dsl::parser::LARGEST as u64;
 
 /// A program's text with its problems so far.
 pub struct Text {

@@ -30,8 +30,8 @@ mod grammar {
 }
 use grammar::{Gk, Rule};
 
-/// Longer texts are refused.
-const LARGEST: usize = 64 << 20;
+/// The most bytes of a text; longer ones are refused. So large a one takes about a gigabyte of memory.
+pub const LARGEST: usize = 4 << 20;
 
 /// More problems than this are not reported: whoever mends so many comes back.
 const MOST: usize = 100;
@@ -123,9 +123,10 @@ fn item_start(text: &str, tokens: &[Token], last: usize, at: usize) -> Option<us
     while start >= last + 2 {
         let mut name = start - 1;
         if word(name) == ")" {
-            let open = tokens[last..name].iter().rposition(|token| &text[token.span.range()] == "(");
-            let Some(open) = open.filter(|&open| open > 0) else { break };
-            name = last + open - 1;
+            // The parenthesis before it opens it, or is another's: then the search ends, so that no token is looked at twice.
+            let other = (last..name).rev().find(|&at| matches!(word(at), "(" | ")"));
+            let Some(open) = other.filter(|&open| open > last && word(open) == "(") else { break };
+            name = open - 1;
         }
         if name == 0 || tokens[name].kind != Kind::Word || word(name - 1) != "@" {
             break;

@@ -72,7 +72,7 @@ codes! {
         "kernel f(k: u8[n]) -> h: i32[256] { h[k[i]] -= 1; }"
         => "kernel f(k: u8[n]) -> h: i32[256] { h[k[i]] += -1; }";
     TOO_LONG = 13, "text that is too long",
-        "A file may hold 64 MiB.";
+        "A file may hold 4 MiB.";
     ATTRIBUTE_PLACE = 14, "attribute in a wrong place",
         "Attributes stand before kernels and their statements.",
         "@exact\nfn f(x: f32) -> f32 { x }"

@@ -56,7 +56,9 @@ impl Context<'_> {
                 if piece.clone().any(|at| named.iter().any(|name: &Span| self.text[name.range()] == *self.word(at))) {
                     continue;
                 }
-                while let Some(next) = self.check(rule, piece.clone(), part, problems) {
+                while problems.len() <= MOST
+                    && let Some(next) = self.check(rule, piece.clone(), part, problems)
+                {
                     piece.start = next;
                 }
             }
@@ -302,6 +304,19 @@ impl Context<'_> {
         open.pop()
     }
 
+    /// The tokens that stand in no bracket opened after `places` begins.
+    fn outside_brackets(&self, places: Places) -> impl Iterator<Item = usize> {
+        let mut depth = 0usize;
+        places.filter(move |&at| {
+            match self.word(at) {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth = depth.saturating_sub(1),
+                _ => return depth == 0,
+            }
+            false
+        })
+    }
+
     /// Things that have their place elsewhere.
     fn misplaced(&self, at: usize, places: &Places, part: Part, expected: &[Expected]) -> Option<Diagnostic> {
         let (word, span) = (self.word(at), self.found(at).0);
@@ -325,7 +340,7 @@ impl Context<'_> {
             }
             // What stands there is an expression: perhaps a comparison instead of a definition.
             ";" if part != Part::Item && part != Part::Header && expected.contains(&Expected::Sign("}")) => {
-                let equals = (places.start..at).find(|&at| self.word(at) == "==" && self.open_bracket(places.start, at).is_none())?;
+                let equals = self.outside_brackets(places.start..at).find(|&at| self.word(at) == "==")?;
                 let span = self.tokens[equals].span;
                 Diagnostic::error(codes::SYNTAX, span, "expected `=`, found `==`", "expected `=`").suggest(
                     "`=` defines, `==` compares",

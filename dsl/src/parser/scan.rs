@@ -121,6 +121,8 @@ pub(super) fn scan(text: &str, problems: &mut Vec<Diagnostic>) -> Scan {
                 }
             }
         };
+        // What is never reported would only fill the memory.
+        problems.truncate(super::MOST + 1);
         scan.tokens.push(Token { kind, span: Span::new(start, at) });
     }
     scan
@@ -129,8 +131,8 @@ pub(super) fn scan(text: &str, problems: &mut Vec<Diagnostic>) -> Scan {
 /// The length of `"text"` or `'c'` on one line.
 fn quoted(text: &str) -> Option<usize> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    let line = text[1..].split('\n').next()?;
-    line.find(quote).map(|end| end + 2)
+    let end = text[1..].find([quote, '\n'])?;
+    text[1 + end..].starts_with(quote).then_some(end + 2)
 }
 
 /// The end of the comment that starts at `start`.

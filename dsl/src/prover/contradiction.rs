@@ -22,6 +22,10 @@ pub(crate) enum Depth {
 
 /// Whether facts contradict one another, as far as some depth tells. The divisors are atoms that are at least 1.
 pub(crate) fn contradiction(facts: &[Poly], divisors: &[Atom], depth: Depth) -> bool {
+    // Where nothing is left to spend, nothing is begun.
+    if super::effort::spend(facts.len()).is_none() {
+        return false;
+    }
     let with_products = |facts: &[Poly]| {
         let all = multiplied(facts, depth == Depth::Closure);
         all.len() > facts.len() && simplex::contradictory(&all)

@@ -8,6 +8,9 @@ const MAX_PIVOTS: usize = 400;
 /// In so many of them the steepest column is chosen.
 const STEEPEST: usize = 120;
 
+/// So many entries are filled in while one is computed.
+const FILLING: usize = 8;
+
 /// An exact fraction; the denominator is positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
@@ -71,6 +74,7 @@ fn search(facts: &[Poly]) -> Option<bool> {
     }
     let height = rows.len() + 1;
     let width = facts.len();
+    super::effort::spend(height * width / FILLING)?;
     // Columns: a weight per fact, then the right side. The last row asks for a constant of -1.
     let mut table = vec![vec![Fraction::ZERO; width + 1]; height];
     for (column, fact) in facts.iter().enumerate() {

@@ -385,21 +385,17 @@ impl<'k> Solver<'k> {
     fn tame_atoms(&mut self) {
         loop {
             let before = self.tame.len();
-            let wild: Vec<Atom> = (0..self.terms.atoms.len() as Atom)
-                .filter(|atom| !self.terms.atoms[*atom as usize].bounded && !self.tame.contains(atom))
-                .collect();
-            for atom in wild {
-                let bounds = |sign: i128| {
-                    self.facts.iter().any(|fact| {
-                        fact.coefficient(&[atom]).signum() == sign
-                            && fact.atoms().filter(|other| *other == atom).count() == 1
-                            && fact.atoms().all(|other| other == atom || self.is_tame(other))
-                    })
+            let (mut above, mut below) = (BTreeSet::new(), BTreeSet::new());
+            for fact in &self.facts {
+                let mut wild = fact.atoms().filter(|&atom| !self.is_tame(atom));
+                let (Some(atom), None) = (wild.next(), wild.next()) else { continue };
+                match fact.coefficient(&[atom]).signum() {
+                    1 => above.insert(atom),
+                    -1 => below.insert(atom),
+                    _ => continue,
                 };
-                if bounds(1) && bounds(-1) {
-                    self.tame.insert(atom);
-                }
             }
+            self.tame.extend(above.intersection(&below));
             let doubtful = std::mem::take(&mut self.doubtful);
             for (risky, split) in doubtful {
                 self.add(risky, split);
@@ -474,6 +470,9 @@ impl<'k> Solver<'k> {
         for alternative in first {
             self.cases += 1;
             if self.cases > MAX_CASES {
+                return false;
+            }
+            if super::effort::spend(facts.len()).is_none() {
                 return false;
             }
             let mut facts = facts.to_vec();
