@@ -51,7 +51,7 @@ pub fn files(
 fn text_name(stem: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_-.+".contains(letter);
     let name: String = stem.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-    if name == "launch" { "launch_kernels".to_owned() } else { name }
+    if name.eq_ignore_ascii_case("launch") { "launch_kernels".to_owned() } else { name }
 }
 
 const HEADER: &str = "\

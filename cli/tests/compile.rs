@@ -324,3 +324,25 @@ fn what_cannot_be_a_project() {
     place.run(&["compile", "root.gk", "--emit", "project", "-o", "out"]).expect(1, &["a > 0.0", "--emit cuda"]);
     assert!(!place.path("out").exists());
 }
+
+/// What a file may be called, no tool has to take.
+#[cfg(unix)]
+#[test]
+fn names_that_make_and_the_shell_would_read() {
+    let place = Place::new();
+    for name in ["two words", "a$b", "a#b", "a:b", "a;b", "`touch ran`", "a\"b", "a\\b", "launch", "Launch", "-x", "ä"] {
+        place.file(&format!("{name}.gk"), SCALE);
+        place.run(&["compile", &format!("./{name}.gk"), "--emit", "cuda,project", "--line-info", "-o", "out"]).expect(0, &[]);
+        let folder = place.path("out").join(name);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "{name}");
+        assert!(fs::read_to_string(folder.join("launch.cu")).unwrap().contains("namespace gpukc_host"), "{name}");
+        assert!(!fs::read_to_string(place.path("out").join(format!("{name}.cu"))).unwrap().contains("\\\""), "{name}");
+        // Any file will do as an object.
+        for (goals, files) in [(&[][..], 6), (&["clean"], 4)] {
+            let mut make = Command::new("make");
+            let output = make.arg("NVCC=cp launch.cu launch.o && echo").args(goals).current_dir(&folder).output().unwrap();
+            assert!(output.status.success(), "{name}: {output:?}");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), files, "{name}");
+        }
+    }
+}

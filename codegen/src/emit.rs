@@ -90,7 +90,8 @@ pub fn emit_file(members: &[Lowered], lines: Option<&Source>) -> Result<String, 
 
 /// The text with each of its lines, comments aside, as the line of the program at which `span` starts.
 fn numbered(text: &str, source: &Source, span: Span) -> String {
-    let name = source.name().replace('\\', "\\\\").replace('"', "\\\"");
+    // NVRTC's assembler does not take a name with a quotation mark, escaped or not.
+    let name = source.name().replace('\\', "\\\\").replace('"', "'");
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
     let directive = format!("#line {} \"{name}\"\n", source.position(span.start as usize).line);
     let line = |line: &str| if line.trim_start().starts_with("//") { format!("{line}\n") } else { format!("{directive}{line}\n") };

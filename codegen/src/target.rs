@@ -27,7 +27,7 @@ impl Target {
     pub fn parse(name: &str) -> Option<Target> {
         let digits = name.strip_prefix("sm_")?;
         let (digits, specific) = digits.strip_suffix('a').map_or((digits, false), |d| (d, true));
-        if digits.len() < 2 || digits.len() > 3 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        if digits.len() < 2 || digits.len() > 3 || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
         let capability = digits.parse().ok()?;
