@@ -1,7 +1,8 @@
-//! The end of the command before its work is done: by Ctrl-C or `--timeout`. At once, and without leaving temporary files.
+//! The end of the command before its work is done: by Ctrl-C, `--timeout`, an output that is full or a panic. At once, and without
+//! leaving temporary files.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use gpukc_runtime::process::exit_at_once;
@@ -57,18 +58,33 @@ impl Folder {
 }
 
 /// Removes what is temporary and ends the process. The lock is kept, so that nothing temporary is made meanwhile.
-fn end(status: u8) -> ! {
+pub fn now(status: u8) -> ! {
     let all = temporary();
-    for path in all.iter() {
+    remove(&all);
+    exit_at_once(status)
+}
+
+/// The same in a panic's hook, where the lock may be held further up.
+pub fn in_panic(status: u8) -> ! {
+    let all = match TEMPORARY.try_lock() {
+        Ok(all) => Some(all),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    remove(all.as_deref().map_or(&[], Vec::as_slice));
+    exit_at_once(status)
+}
+
+fn remove(all: &[PathBuf]) {
+    for path in all {
         let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     }
-    exit_at_once(status)
 }
 
 /// From now on Ctrl-C, and a request to terminate, end the command at once.
 pub fn on_interrupt() {
     // Where no handler can be set, the system's own way to end stays.
-    let _ = ctrlc::set_handler(|| end(INTERRUPTED));
+    let _ = ctrlc::set_handler(|| now(INTERRUPTED));
 }
 
 /// Ends the command after some seconds, whatever it is doing.
@@ -77,7 +93,33 @@ pub fn after(seconds: f64) -> Result<(), Failure> {
     let timer = std::thread::Builder::new().name("timeout".into()).spawn(move || {
         std::thread::sleep(limit);
         output::note(&format!("{} no answer within {seconds:?} s (--timeout)", output::red("error:")));
-        end(4)
+        now(4)
     });
     timer.map(drop).map_err(|error| Failure::environment(format!("no thread for --timeout: {error}"), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the test below, run once more as a process of its own, makes its temporary file.
+    const PLACE: &str = "GPUKC_TEST_OF_A_PANIC";
+
+    #[test]
+    fn a_panic_leaves_nothing_temporary() {
+        if let Some(folder) = std::env::var_os(PLACE) {
+            crate::report::install();
+            let make = || tempfile::NamedTempFile::new_in(&folder);
+            let _file = Guarded::make(make, |file| file.path().to_owned()).unwrap();
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+            panic!("on purpose");
+        }
+        let (folder, reports) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["ending::tests::a_panic_leaves_nothing_temporary", "--exact", "--nocapture"]);
+        let output = again.env(PLACE, folder.path()).env("TMPDIR", reports.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(70), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("internal error: on purpose"), "{output:?}");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
 }

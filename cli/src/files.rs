@@ -9,6 +9,12 @@ use std::path::{Path, PathBuf};
 use crate::ending::Guarded;
 use crate::failure::Failure;
 
+/// Links that point at links are followed so far; a circle has no end.
+const MOST_LINKS: usize = 40;
+
+/// How the names of temporary files begin.
+const PREFIX: &str = ".gpukc-";
+
 /// Writes one file's bytes.
 type Writer<'a> = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + 'a>;
 
@@ -30,13 +36,13 @@ impl<'a> Files<'a> {
             if is_stream(&path) {
                 streams.push((path, write));
             } else {
-                made.push((Made::new(&path, None, write).map_err(|error| refused(&path, &error))?, path));
+                made.push((Made::new(&path, write).map_err(|error| refused(&path, &error))?, path));
             }
         }
         for (path, write) in streams {
             send(&path, write).map_err(|error| refused(&path, &error))?;
         }
-        made.into_iter().try_for_each(|(file, path)| file.put().map_err(|error| refused(&path, &error)))
+        put(made)
     }
 }
 
@@ -46,7 +52,9 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         _ if is_standard_output(path) => Ok(()),
         Ok(data) if data.is_dir() => Err(io::Error::other("it is a folder")),
         Ok(data) if !data.is_file() => Ok(()),
-        _ => Guarded::make(|| temporary(folder(&resolved(path))), |file| file.path().to_owned()).map(drop),
+        _ => permissions(path)
+            .and_then(|_| Guarded::make(|| temporary(folder(&resolved(path))), |file| file.path().to_owned()))
+            .map(drop),
     };
     tried.map_err(|error| refused(path, &error))
 }
@@ -90,8 +98,55 @@ fn send(path: &Path, write: Writer) -> io::Result<()> {
 }
 
 /// Writes a file beside its place, then renames it.
-pub fn replace(path: &Path, permissions: Option<Permissions>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    Made::new(path, permissions, write)?.put()
+pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    Made::new(path, write)?.put()
+}
+
+/// Renames files to their places. If one can't be, those before it are taken back.
+fn put(made: Vec<(Made, PathBuf)>) -> Result<(), Failure> {
+    let alone = made.len() == 1;
+    let mut replaced = Vec::new();
+    for (file, path) in made {
+        replaced.extend((!alone).then(|| Replaced::by(&file)));
+        if let Err(error) = file.put() {
+            // The last one has not been replaced.
+            replaced.pop();
+            replaced.into_iter().rev().for_each(Replaced::back);
+            return Err(refused(&path, &error));
+        }
+    }
+    Ok(())
+}
+
+/// What stood in a file's place.
+enum Replaced {
+    Nothing(PathBuf),
+    /// It has a second name meanwhile.
+    File(tempfile::NamedTempFile<()>, PathBuf, Guarded),
+    /// It can have no second name on this file system.
+    Lost,
+}
+
+impl Replaced {
+    fn by(file: &Made) -> Replaced {
+        if !file.path.exists() {
+            return Replaced::Nothing(file.path.clone());
+        }
+        let link = |name: &Path| std::fs::hard_link(&file.path, name);
+        let make = || tempfile::Builder::new().prefix(PREFIX).make_in(folder(&file.path), link);
+        match Guarded::make(make, |kept| kept.path().to_owned()) {
+            Ok((kept, guarded)) => Replaced::File(kept, file.path.clone(), guarded),
+            Err(_) => Replaced::Lost,
+        }
+    }
+
+    fn back(self) {
+        let _ = match self {
+            Replaced::Nothing(path) => std::fs::remove_file(path),
+            Replaced::File(kept, path, _guarded) => kept.persist(path).map_err(|error| error.error),
+            Replaced::Lost => Ok(()),
+        };
+    }
 }
 
 /// A file that is whole, beside its place.
@@ -102,16 +157,18 @@ struct Made {
 }
 
 impl Made {
-    fn new(path: &Path, permissions: Option<Permissions>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Made> {
+    fn new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Made> {
         let path = resolved(path);
+        let permissions = permissions(&path)?;
         let (mut file, _guarded) = Guarded::make(|| temporary(folder(&path)), |file| file.path().to_owned())?;
+        // What nobody else may read they may not read meanwhile.
+        if let Some(permissions) = permissions {
+            file.as_file().set_permissions(permissions)?;
+        }
         let mut stream = io::BufWriter::with_capacity(1 << 20, file.as_file_mut());
         write(&mut stream)?;
         stream.flush()?;
         drop(stream);
-        if let Some(permissions) = permissions {
-            file.as_file().set_permissions(permissions)?;
-        }
         Ok(Made { file, path, _guarded })
     }
 
@@ -120,9 +177,26 @@ impl Made {
     }
 }
 
-/// Through a link to what it points at, as writing in place would do.
+/// Through links to what they point at, there or not, as writing in place would do.
 fn resolved(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    let mut place = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        place = match (place.canonicalize(), place.read_link()) {
+            (Ok(whole), _) => return whole,
+            (Err(_), Ok(target)) => folder(&place).join(target),
+            (Err(_), Err(_)) => return place,
+        };
+    }
+    path.to_owned()
+}
+
+/// The permissions of the file that stands in a place, which its successor takes over. It must be one that may be written.
+fn permissions(path: &Path) -> io::Result<Option<Permissions>> {
+    match path.metadata() {
+        Ok(data) if data.permissions().readonly() => Err(io::Error::other("it is read-only")),
+        Ok(data) => Ok(Some(data.permissions())),
+        Err(_) => Ok(None),
+    }
 }
 
 fn folder(path: &Path) -> &Path {
@@ -131,7 +205,7 @@ fn folder(path: &Path) -> &Path {
 
 fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".gpukc-");
+    builder.prefix(PREFIX);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -143,4 +217,42 @@ fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
         let text = error.to_string();
         io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_was_replaced_comes_back_if_a_later_file_has_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("old"), "before").unwrap();
+        let mut files = Files::default();
+        for name in ["old", "new"] {
+            files.add(&place(name), |stream| stream.write_all(b"after"));
+        }
+        // Its place is taken while it is written.
+        files.add(&place("taken"), |stream| fs::create_dir(place("taken")).and_then(|()| stream.write_all(b"after")));
+        assert!(files.write().is_err());
+        assert_eq!(fs::read(place("old")).unwrap(), b"before");
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["old", "taken"]);
+    }
+
+    #[test]
+    fn files_that_are_replaced_leave_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("old"), "before").unwrap();
+        let mut files = Files::default();
+        for name in ["old", "new"] {
+            files.add(&place(name), |stream| stream.write_all(b"after"));
+        }
+        files.write().unwrap();
+        assert_eq!((fs::read(place("old")).unwrap(), fs::read(place("new")).unwrap()), (b"after".to_vec(), b"after".to_vec()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

@@ -1,16 +1,16 @@
-//! The two streams. A closed pipe is no error: the reader has had enough.
+//! The two streams. A closed pipe is no error: the reader has had enough. The command goes on, for its files and its status.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use crate::ending;
 
 /// Writes a result to standard output.
 pub fn result(text: impl AsRef<[u8]>) {
     let mut stream = io::stdout().lock();
-    if let Err(error) = stream.write_all(text.as_ref()).and_then(|()| stream.flush()) {
-        if error.kind() != ErrorKind::BrokenPipe {
-            note(&format!("{} standard output: {error}", red("error:")));
-            std::process::exit(4);
-        }
-        std::process::exit(0);
+    let written = stream.write_all(text.as_ref()).and_then(|()| stream.flush());
+    if let Err(error) = written.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }) {
+        note(&format!("{} standard output: {error}", red("error:")));
+        ending::now(4);
     }
 }
 
@@ -21,7 +21,7 @@ pub fn note(text: &str) {
 }
 
 fn color_wanted() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
 }
 
 /// Whether standard error takes colours.

@@ -5,7 +5,7 @@ use std::fs;
 use std::panic;
 use std::sync::Mutex;
 
-use crate::output;
+use crate::{ending, output};
 
 static KEPT: Mutex<Vec<(&'static str, String)>> = Mutex::new(Vec::new());
 
@@ -47,6 +47,6 @@ pub fn install() {
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
         output::note(&format!("{} internal error: {text}{place}", output::red("error:")));
         output::note(&write(&format!("panic: {text}{place}\n{}", Backtrace::force_capture())));
-        std::process::exit(70);
+        ending::in_panic(70);
     }));
 }

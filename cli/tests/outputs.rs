@@ -97,6 +97,38 @@ fn missing_places_are_found_first() {
     assert!(place.path("new/deep/two.cu").is_file());
 }
 
+/// A file's successor is as private as it was, and stands where links lead.
+#[cfg(unix)]
+#[test]
+fn what_stands_in_a_place_is_respected() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let place = place();
+    let run = |options: &[&str]| place.run(&arguments("x=ones:3", options));
+    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    let with_mode = |name: &str, mode: u32| {
+        place.file(name, "before");
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    with_mode("private.npy", 0o600);
+    run(&["--out", "y=private.npy"]).expect(0, &[]);
+    assert_eq!((fs::read(place.path("private.npy")).unwrap(), mode("private.npy")), (npy_of("(3,)", &[1.0; 3]), 0o600));
+    with_mode("kept.npy", 0o444);
+    run(&["--out", "y=kept.npy"]).expect(4, &["kept.npy can't be written: it is read-only"]);
+    assert_eq!(fs::read(place.path("kept.npy")).unwrap(), b"before");
+    for (link, target) in [("one.npy", "private.npy"), ("two.npy", "three.npy"), ("three.npy", "new.npy")] {
+        symlink(target, place.path(link)).unwrap();
+    }
+    run(&["--out", "y=one.npy", "--out", "z=two.npy"]).expect(0, &[]);
+    assert_eq!(fs::read(place.path("new.npy")).unwrap(), npy_of("(3,)", &[2.0; 3]));
+    assert!(["one.npy", "two.npy", "three.npy"].iter().all(|link| place.path(link).is_symlink()));
+    assert_eq!(names(&place), ["kept.npy", "new.npy", "one.npy", "private.npy", "three.npy", "two.npy"]);
+    // A program is laid out anew in the same way.
+    with_mode("laid.gk", 0o640);
+    fs::write(place.path("laid.gk"), TWO.replace(' ', "  ")).unwrap();
+    place.run(&["fmt", "laid.gk"]).expect(0, &[]);
+    assert_eq!(mode("laid.gk"), 0o640);
+}
+
 #[test]
 fn standard_output_is_a_place() {
     let place = place();

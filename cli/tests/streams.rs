@@ -78,6 +78,33 @@ fn readers_that_have_had_enough() {
     }
 }
 
+/// Nobody reads the results; what the command does besides, and how it ends, is as ever.
+#[test]
+fn work_goes_on_without_a_reader() {
+    let place = Place::new();
+    place.file("scale.gk", SCALE);
+    place.file("wrong.gk", "kernel f(\n");
+    place.file("tight.gk", SCALE.replace(" = ", "="));
+    let unread = |arguments: &[&str], status: i32| {
+        let mut command = place.command(arguments);
+        let mut child = command.env("CXX", "absent").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        Done::from(child.wait_with_output().unwrap()).expect(status, &[])
+    };
+    unread(&["check", "--format", "json", "wrong.gk", "scale.gk"], 1);
+    unread(&["check", "scale.gk", "missing.gk"], 4);
+    unread(&["fmt", "--check", "tight.gk", "scale.gk"], 1);
+    unread(&["run", "scale.gk", "--in", "a=2", "--in", "x=ones:9", "--device", "cpu", "--stats", "s.json"], 0);
+    assert!(fs::read_to_string(place.path("s.json")).unwrap().contains("\"total\""));
+    fs::create_dir(place.path("temporary")).unwrap();
+    let mut child = place.command(&["verify", "scale.gk", "--device", "cpu", "--calls", "1"]);
+    child.env("CXX", "absent").env("TMPDIR", place.path("temporary")).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = child.spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read_dir(place.path("temporary")).unwrap().count(), 0);
+}
+
 #[test]
 fn more_than_the_memory_is_one_line() {
     let place = Place::new();

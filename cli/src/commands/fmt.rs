@@ -63,15 +63,10 @@ fn file(path: &Path, check: bool) -> Result<bool, Failure> {
     Ok(changed)
 }
 
-/// Writes a file anew beside its place and then renames it. It keeps its permissions; a link stays one.
+/// Writes a file anew. What is no file can't be replaced by one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let path = path.canonicalize()?;
-    let metadata = fs::metadata(&path)?;
-    if !metadata.is_file() {
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no regular file; `gpukc fmt -` formats standard input"));
     }
-    if metadata.permissions().readonly() {
-        return Err(io::Error::other("it is read-only"));
-    }
-    files::replace(&path, Some(metadata.permissions()), |stream| stream.write_all(text.as_bytes()))
+    files::replace(path, |stream| stream.write_all(text.as_bytes()))
 }
