@@ -188,8 +188,11 @@ fn scalar(text: &str, ty: Type, name: &str) -> Result<Literal, Failure> {
             (Type::F32, _) => plain.parse::<f32>().map(f64::from).ok(),
             _ => plain.parse::<f64>().ok(),
         };
-        let value = value.or(integer.map(|value| value as f64));
-        return value.map(Literal::Float).ok_or_else(malformed);
+        let value = value.or(integer.map(|value| value as f64)).ok_or_else(malformed)?;
+        // As in a program, what is written in digits fits the type.
+        let infinite = call::round_to(ty, value).is_infinite();
+        let digits = plain.bytes().any(|byte| byte.is_ascii_digit());
+        return if infinite && digits { Err(unfit()) } else { Ok(Literal::Float(value)) };
     }
     match integer {
         Some(value) if (ty.integer_range().0..=ty.integer_range().1).contains(&value) => Ok(Literal::Int(value)),

@@ -46,12 +46,13 @@ fn run() -> u8 {
         Ok(args) => args,
         Err(error) => {
             let usage = error.use_stderr();
-            let text = if usage { error.to_string() } else { error.render().ansi().to_string() };
+            let color = if usage { output::color() } else { output::color_of_result() };
+            let text = if color { error.render().ansi().to_string() } else { error.to_string() };
             if usage {
                 output::note(text.trim_end());
                 return 2;
             }
-            output::result(if output::color_of_result() { text } else { error.to_string() });
+            output::result(text);
             return 0;
         }
     };

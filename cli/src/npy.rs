@@ -153,8 +153,13 @@ fn described(descr: &str) -> String {
     let found = Type::ALL.into_iter().find(|&ty| ty != Type::Bf16 && accept(descr, ty).is_some());
     match found {
         Some(ty) => format!("{} ({ty})", numpy_name(ty)),
-        None => format!("elements of type `{}`", descr.chars().take(40).collect::<String>()),
+        None => format!("elements of type `{}`", shown(descr)),
     }
+}
+
+/// The beginning of a header's text. What would move a terminal's cursor or worse does not come through.
+fn shown(text: &str) -> String {
+    text.chars().take(40).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Reads magic, version and header; gives it with the number of bytes taken.

@@ -184,7 +184,7 @@ fn the_cache() {
     fs::write(place.path("cache").join(&name), "rubbish").unwrap();
     place.run(&["cache", "list"]).expect(0, &["too short"]);
     place.run(&["cache", "verify"]).expect(3, &["1 damaged"]);
-    place.run(&["cache", "clear"]).expect(0, &["1 entries removed"]);
+    place.run(&["cache", "clear"]).expect(0, &["1 entry removed"]);
     assert!(!Path::new(&place.path("cache").join(name)).exists());
 }
 

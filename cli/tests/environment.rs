@@ -380,9 +380,9 @@ fn damaged_entries_are_replaced() {
     let good = fs::read(&entry).unwrap();
     let listed = |status: i32, words: &[&str]| {
         place.run(Driver::Whole, &[], &["cache", "verify"]).expect(status, words);
-        place.run(Driver::Whole, &[], &["cache", "list"]).expect(0, &["1 entries"]);
+        place.run(Driver::Whole, &[], &["cache", "list"]).expect(0, &["1 entry,"]);
     };
-    listed(0, &["1 entries, 0 damaged"]);
+    listed(0, &["1 entry, 0 damaged"]);
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
     for bad in [&good[..good.len() / 2], &flipped, b"", b"#!/bin/sh\nnothing of ours\n"] {

@@ -10,6 +10,7 @@ const COPY: &str = "\
 kernel copy(x: f32[m, n]) -> y: f32[m, n] { y[i, j] = x[i, j]; }
 kernel line(x: f64[n], a: i32) -> y: f64[n] { y[i] = x[i] * (a as f64); }
 kernel bits(x: bool[n], a: bool) -> y: bool[n] { y[i] = x[i] && a; }
+kernel scaled(x: f16[n], a: f16) -> y: f16[n] { y[i] = x[i] * a; }
 kernel half(x: bf16[n], z: f16[n]) -> y: f32[n] { y[i] = x[i] + z[i]; }
 ";
 
@@ -74,6 +75,11 @@ fn every_form() {
     all.run("bits", &["x=ones:3", "a=1"]).expect(4, &["bool"]);
     all.run("line", &["x=ones:3", "a=2147483648"]).expect(4, &["i32"]);
     all.run("line", &["x=ones:3", "a=2.5"]).expect(4, &["i32"]);
+    // So must floats.
+    all.gives("scaled", &["x=ones:2", "a=65504"], "f16[2] = [65504.0, 65504.0]");
+    all.gives("scaled", &["x=ones:2", "a=-inf"], "f16[2] = [-inf, -inf]");
+    all.run("scaled", &["x=ones:3", "a=65536"]).expect(4, &["`a` is f16, and 65536 is not"]);
+    all.run("scaled", &["x=ones:3", "a=-1e400"]).expect(4, &["`a` is f16, and -1e400 is not"]);
     for malformed in ["rand:", "rand:3x", "rand:3:", "zeros:3:1", "random:3", "rand:3 x4"] {
         all.run("copy", &[&format!("x={malformed}")]).expect(2, &[malformed.split(':').next().unwrap()]);
     }
@@ -134,10 +140,11 @@ fn headers_that_lie() {
     all.refuses(&file(1, &header("<f4", "(99999999999999999999, 1)"), &[0; 16]), &["damaged"]);
     all.refuses(&file(1, &header("<f8", "(2, 2)"), &[0; 32]), &["float64 (f64)", "no silent casts"]);
     all.refuses(&file(1, &header("|O", "(2, 2)"), &[0; 32]), &["`|O`"]);
+    all.refuses(&file(1, &header("\x1b[2J\0", "(2, 2)"), &[0; 32]), &["type `\u{fffd}[2J\u{fffd}`"]);
     all.refuses(&file(1, &header("<f4", "(2, 2"), &[0; 16]), &["damaged"]);
     all.refuses(&file(1, &"(".repeat(60_000), &[0; 16]), &["damaged"]);
     all.refuses(&file(1, &header("<f4", &format!("({})", "1, ".repeat(200))), &[0; 16]), &["damaged"]);
     // A good file of another rank.
     all.0.file("rank.npy", file(1, &header("<f4", "(4,)"), &[0; 16]));
-    all.run("copy", &["x=rank.npy"]).expect(4, &["x has 2 dimensions, 1 were given"]);
+    all.run("copy", &["x=rank.npy"]).expect(4, &["x has 2 dimensions, 1 was given"]);
 }

@@ -19,16 +19,25 @@ fn colours() {
     let place = Place::new();
     place.file("wrong.gk", "kernel f(\n");
     place.file("scale.gk", SCALE);
-    for (arguments, word) in
-        [(&["check", "wrong.gk"][..], "GK0001"), (&["run", "scale.gk", "--device", "cpu"], "error:"), (&["--help"], "Usage:")]
-    {
-        let (_, shown) = on_a_terminal(place.command(arguments).env_remove("NO_COLOR"));
-        assert!(shown.contains(word) && shown.contains("\x1b["), "{arguments:?}: {shown}");
-        let (_, shown) = on_a_terminal(place.command(arguments).env("NO_COLOR", "1"));
-        assert!(shown.contains(word) && !shown.contains('\x1b'), "{arguments:?}: {shown}");
+    for (arguments, word) in [
+        (&["check", "wrong.gk"][..], "GK0001"),
+        (&["run", "scale.gk", "--device", "cpu"], "error:"),
+        (&["run"], "error:"),
+        (&["--help"], "Usage:"),
+    ] {
+        let on = |terminal: &str, no_color: Option<&str>| {
+            let mut command = place.command(arguments);
+            command.env("TERM", terminal).env_remove("NO_COLOR");
+            on_a_terminal(no_color.map_or(&mut command, |value| command.env("NO_COLOR", value))).1
+        };
         // Empty means unset, as its authors ask.
-        let (_, shown) = on_a_terminal(place.command(arguments).env("NO_COLOR", ""));
-        assert!(shown.contains("\x1b["), "{arguments:?}: {shown}");
+        for no_color in [None, Some("")] {
+            let shown = on("xterm", no_color);
+            assert!(shown.contains(word) && shown.contains("\x1b["), "{arguments:?}: {shown}");
+        }
+        for shown in [on("xterm", Some("1")), on("dumb", None)] {
+            assert!(shown.contains(word) && !shown.contains('\x1b'), "{arguments:?}: {shown}");
+        }
         let done = place.run(arguments);
         assert!(!done.out.contains('\x1b') && !done.err.contains('\x1b'), "{done:#?}");
     }

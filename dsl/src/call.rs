@@ -115,8 +115,7 @@ pub fn bind(kernel: &Kernel, arguments: &[CallArgument]) -> Result<Bindings, Cal
                     return Err(fail(message, Some(array.span)));
                 }
                 if shape.len() != array.rank() {
-                    let message = format!("{} has {} dimensions, {} were given", array.name, array.rank(), shape.len());
-                    return Err(fail(message, Some(array.span)));
+                    return Err(fail(wrong_rank(&array.name, array.rank(), shape.len()), Some(array.span)));
                 }
                 if let Some(axis) = shape.iter().position(|&extent| extent < 0) {
                     let message = format!("{} has extent {} on axis {axis}", array.name, shape[axis]);
@@ -194,11 +193,16 @@ pub fn check_result(kernel: &Kernel, bindings: &Bindings, result: ArrayId, shape
     let array = &kernel.arrays[result];
     let extents = &bindings.extents[result.index()];
     let message = match extents.iter().zip(shape).position(|(needed, given)| needed != given) {
-        _ if shape.len() != extents.len() => format!("{} has {} dimensions, {} were given", array.name, extents.len(), shape.len()),
+        _ if shape.len() != extents.len() => wrong_rank(&array.name, extents.len(), shape.len()),
         Some(axis) => mismatch(kernel, bindings, result, axis, shape[axis], extents[axis]),
         None => return Ok(()),
     };
     Err(CallError { kernel: kernel.name.clone(), message, fallback: String::new(), span: Some(array.span) })
+}
+
+fn wrong_rank(name: &str, rank: usize, given: usize) -> String {
+    let dimensions = if rank == 1 { "dimension" } else { "dimensions" };
+    format!("{name} has {rank} {dimensions}, {given} {} given", if given == 1 { "was" } else { "were" })
 }
 
 /// `a has n = 10, b has n = 11`, or what is needed in so many words.
@@ -452,7 +456,7 @@ fn wrap(ty: Type, value: i128) -> i128 {
 }
 
 /// An `f64` rounded to a float type. For f32 one rounding of an f64 result of `+ - * / sqrt` over f32 values is exact.
-fn round_to(ty: Type, value: f64) -> f64 {
+pub fn round_to(ty: Type, value: f64) -> f64 {
     match ty {
         Type::F32 => f64::from(value as f32),
         Type::F16 => round_narrow(value, 11, -14, 65504.0),

@@ -32,11 +32,11 @@ pub fn run(args: &args::Cache) -> Result<(), Failure> {
                 text.push_str(&format!("{:>10}  {:>8}  {notes}\n", bytes_text(listed.bytes), age(listed.used)));
             }
             output::result(text);
-            output::note(&format!("{} entries, {}, in {}", list.len(), bytes_text(total), folder.display()));
+            output::note(&format!("{}, {}, in {}", entries(list.len()), bytes_text(total), folder.display()));
         }
         CacheAction::Clear => {
             let count = cache.clear().map_err(trouble)?;
-            output::result(format!("{count} entries removed\n"));
+            output::result(format!("{} removed\n", entries(count)));
         }
         CacheAction::Verify => {
             let list = cache.list(true).map_err(trouble)?;
@@ -47,14 +47,21 @@ pub fn run(args: &args::Cache) -> Result<(), Failure> {
                     output::result(format!("{}: {why}\n", listed.path.display()));
                 }
             }
-            output::result(format!("{} entries, {damaged} damaged\n", list.len()));
+            output::result(format!("{}, {damaged} damaged\n", entries(list.len())));
             if damaged > 0 {
-                let message = format!("{damaged} damaged entries");
-                return Err(Failure::environment(message, Some("they are replaced when next needed; or `gpukc cache clear`")));
+                return Err(Failure::environment(
+                    format!("damaged: {}", entries(damaged)),
+                    Some("they are replaced when next needed; or `gpukc cache clear`"),
+                ));
             }
         }
     }
     Ok(())
+}
+
+/// So many of them, in words.
+pub(super) fn entries(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "entry" } else { "entries" })
 }
 
 fn age(time: SystemTime) -> String {

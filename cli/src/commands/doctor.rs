@@ -16,6 +16,7 @@ use gpukc_runtime::launch::{Call, Program, Shape};
 use gpukc_runtime::nvrtc::{Form, Nvrtc};
 
 use crate::args::Doctor;
+use crate::commands::cache::entries;
 use crate::commands::version::of_nvrtc;
 use crate::devices::{self, Asked};
 use crate::failure::Failure;
@@ -103,8 +104,9 @@ fn verdict(report: &Report, asked: Asked, compiler: &Compiler) -> Result<(), Fai
     if report.missing == 0 {
         return Ok(());
     }
+    let are = if report.missing == 1 { "is" } else { "are" };
     let text =
-        format!("{} of these are missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without", report.missing);
+        format!("{} of these {are} missing; `gpukc check`, `compile --emit cuda` and `run --device cpu` do without", report.missing);
     let wanted = match asked {
         Asked::Cpu => None,
         Asked::Cuda(ordinal) => Some(ordinal),
@@ -195,7 +197,7 @@ fn cache() -> Result<String, Trouble> {
     cache.check().map_err(trouble)?;
     let list = cache.list(false).map_err(trouble)?;
     let total = list.iter().map(|listed| listed.bytes).sum();
-    Ok(format!("{} ({} entries, {} of {})", folder.display(), list.len(), bytes_text(total), bytes_text(cache.bound)))
+    Ok(format!("{} ({}, {} of {})", folder.display(), entries(list.len()), bytes_text(total), bytes_text(cache.bound)))
 }
 
 /// `gpukc setup` needs it.

@@ -10,7 +10,11 @@ pub fn run(args: &Explain) -> Result<(), Failure> {
         output::result(lines);
         return Ok(());
     };
-    let number = code.strip_prefix("GK").or_else(|| code.strip_prefix("gk")).and_then(|digits| digits.parse::<u16>().ok());
+    let number = code
+        .strip_prefix("GK")
+        .or_else(|| code.strip_prefix("gk"))
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|digits| digits.parse::<u16>().ok());
     let Some(number) = number else {
         return Err(Failure::usage(format!("`{code}` is not a code; codes look like GK0203")).help(LIST));
     };
