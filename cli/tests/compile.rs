@@ -325,6 +325,20 @@ fn what_cannot_be_a_project() {
     assert!(!place.path("out").exists());
 }
 
+/// The names are made of numbers; only from Hopper on some have an `a`.
+#[test]
+fn names_of_architectures() {
+    let place = Place::new();
+    place.file("scale.gk", SCALE);
+    let compile = |name: &str| place.run(&["compile", "scale.gk", "--arch", name]);
+    for name in ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_999"] {
+        compile(name).expect(0, &["__global__"]);
+    }
+    for name in ["sm_75a", "sm_80a", "sm_89a", "sm_090", "sm_+90", "sm_9", "sm_1000", "compute_90", "SM_90", ""] {
+        compile(name).expect(2, &["is not an architecture"]);
+    }
+}
+
 /// What a file may be called, no tool has to take.
 #[cfg(unix)]
 #[test]

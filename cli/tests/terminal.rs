@@ -27,8 +27,8 @@ fn colours() {
     ] {
         let on = |terminal: &str, no_color: Option<&str>| {
             let mut command = place.command(arguments);
-            command.env("TERM", terminal).env_remove("NO_COLOR");
-            on_a_terminal(no_color.map_or(&mut command, |value| command.env("NO_COLOR", value))).1
+            command.env("TERM", terminal).env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value)));
+            on_a_terminal(&mut command).1
         };
         // Empty means unset, as its authors ask.
         for no_color in [None, Some("")] {

@@ -15,7 +15,10 @@ pub fn on_a_terminal(command: &mut Command) -> (ExitStatus, String) {
     unlockpt(&ours).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
     let theirs = || -> OwnedFd { open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap() };
-    let mut child = command.env("TERM", "xterm").stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
+    if command.get_envs().all(|(name, _)| name != "TERM") {
+        command.env("TERM", "xterm");
+    }
+    let mut child = command.stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
     // The command keeps its ends open, which would be waited for.
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut shown = Vec::new();
