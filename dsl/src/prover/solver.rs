@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 const MAX_FACTS: usize = 160;
 /// The most cases that one proof distinguishes.
 const MAX_CASES: usize = 96;
+/// The most conditions of a kernel that are taken up.
+const MAX_CONDITIONS: usize = 256;
 /// How deep conditions are looked into.
 const MAX_CONDITION: usize = 64;
 
@@ -36,6 +38,8 @@ pub(crate) struct Solver<'k> {
     pending: Vec<Atom>,
     /// 64-bit atoms that facts bound from both sides.
     tame: BTreeSet<Atom>,
+    /// How many facts and such atoms there were when these were looked for.
+    settled: (usize, usize),
     /// Atoms that divide, known to be at least 1.
     divisors: Vec<Atom>,
     cases: usize,
@@ -58,10 +62,11 @@ impl<'k> Solver<'k> {
             defined: 0,
             pending: Vec::new(),
             tame: BTreeSet::new(),
+            settled: (0, 0),
             divisors: Vec::new(),
             cases: 0,
         };
-        for condition in &kernel.conditions {
+        for condition in kernel.conditions.iter().take(MAX_CONDITIONS) {
             solver.assume(condition.holds, true);
         }
         for (_, array) in kernel.arrays.iter() {
@@ -383,8 +388,8 @@ impl<'k> Solver<'k> {
 
     /// Finds 64-bit atoms that facts bound from both sides, and takes up the facts that this makes certain.
     fn tame_atoms(&mut self) {
-        loop {
-            let before = self.tame.len();
+        while self.settled != (self.facts.len(), self.tame.len()) {
+            self.settled = (self.facts.len(), self.tame.len());
             let (mut above, mut below) = (BTreeSet::new(), BTreeSet::new());
             for fact in &self.facts {
                 let mut wild = fact.atoms().filter(|&atom| !self.is_tame(atom));
@@ -399,9 +404,6 @@ impl<'k> Solver<'k> {
             let doubtful = std::mem::take(&mut self.doubtful);
             for (risky, split) in doubtful {
                 self.add(risky, split);
-            }
-            if self.tame.len() == before {
-                return;
             }
         }
     }
