@@ -41,6 +41,8 @@ pub struct Source {
     name: String,
     text: String,
     line_starts: Vec<usize>,
+    /// The bytes that continue a character: columns are counted without looking at the line again.
+    continuing: Vec<usize>,
 }
 
 impl Source {
@@ -51,7 +53,8 @@ impl Source {
             text.drain(..'\u{feff}'.len_utf8());
         }
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Source { name: name.into(), text, line_starts }
+        let continuing = (0..text.len()).filter(|&at| !text.is_char_boundary(at)).collect();
+        Source { name: name.into(), text, line_starts, continuing }
     }
     /// The name to show: a path, or `<stdin>`.
     pub fn name(&self) -> &str {
@@ -70,8 +73,9 @@ impl Source {
         let offset = offset.min(self.text.len());
         let line = self.line_starts.partition_point(|&start| start <= offset);
         let start = self.line_starts[line - 1];
-        let column = self.text[start..].char_indices().take_while(|(at, _)| start + at < offset).count();
+        let continuing = |end: usize| self.continuing.partition_point(|&at| at < end);
+        let characters = offset - start - (continuing(offset) - continuing(start));
         let inside = !self.text.is_char_boundary(offset);
-        Position { line, column: column + 1 - usize::from(inside) }
+        Position { line, column: characters + 1 - usize::from(inside) }
     }
 }

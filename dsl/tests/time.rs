@@ -1,6 +1,7 @@
 //! Texts that nobody writes, but a program may: an answer comes in time that is in proportion to their length.
 
 use gpukc_dsl::check::{Checked, check};
+use gpukc_dsl::diagnostic::json::json;
 use gpukc_dsl::source::Source;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,19 @@ fn mistakes_in_long_texts() {
         let problems = in_time(what, &text).problems;
         assert!((1..=100).contains(&problems.len()), "{what}: {} problems", problems.len());
     }
+}
+
+/// Each is shown with its line and column.
+#[test]
+fn many_mistakes_in_one_line() {
+    let text = "/* \u{e4}\u{1d11e} */ kernel f(x: f32[n]) -> y: f32[n] { y[i] = x[i]; } ".repeat(20_000);
+    let source = Source::new("t", text);
+    let start = Instant::now();
+    let problems = check(&source).problems;
+    assert_eq!(problems.len(), 19_999);
+    let last = problems.iter().map(|problem| json(&source, problem)).last().unwrap();
+    assert!(last.contains(&format!("\"line\": 1, \"column\": {},", 19_999 * 59 + 17)), "{last}");
+    assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
 }
 
 /// Many facts, and many questions about them. The answers may be that nobody knows.
