@@ -42,7 +42,8 @@ fn many_mistakes_in_one_line() {
     let start = Instant::now();
     let problems = check(&source).problems;
     assert_eq!(problems.len(), 19_999);
-    let last = problems.iter().map(|problem| json(&source, problem)).last().unwrap();
+    let shown: Vec<String> = problems.iter().map(|problem| json(&source, problem)).collect();
+    let last = &shown[19_998];
     assert!(last.contains(&format!("\"line\": 1, \"column\": {},", 19_999 * 59 + 17)), "{last}");
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
 }
