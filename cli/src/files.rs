@@ -224,15 +224,21 @@ mod tests {
     use super::*;
     use std::fs;
 
+    /// A file to be replaced and one that is not there yet.
+    fn old_and_new(folder: &Path) -> Files<'static> {
+        fs::write(folder.join("old"), "before").unwrap();
+        let mut files = Files::default();
+        for name in ["old", "new"] {
+            files.add(&folder.join(name), |stream| stream.write_all(b"after"));
+        }
+        files
+    }
+
     #[test]
     fn what_was_replaced_comes_back_if_a_later_file_has_no_place() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        fs::write(place("old"), "before").unwrap();
-        let mut files = Files::default();
-        for name in ["old", "new"] {
-            files.add(&place(name), |stream| stream.write_all(b"after"));
-        }
+        let mut files = old_and_new(folder.path());
         // Its place is taken while it is written.
         files.add(&place("taken"), |stream| fs::create_dir(place("taken")).and_then(|()| stream.write_all(b"after")));
         assert!(files.write().is_err());
@@ -246,11 +252,7 @@ mod tests {
     fn files_that_are_replaced_leave_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        fs::write(place("old"), "before").unwrap();
-        let mut files = Files::default();
-        for name in ["old", "new"] {
-            files.add(&place(name), |stream| stream.write_all(b"after"));
-        }
+        let files = old_and_new(folder.path());
         files.write().unwrap();
         assert_eq!((fs::read(place("old")).unwrap(), fs::read(place("new")).unwrap()), (b"after".to_vec(), b"after".to_vec()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);

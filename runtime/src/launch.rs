@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult};
 use gpukc_codegen::kernel::{Argument, Kernel, Launch};
+use gpukc_codegen::target::Target;
 use gpukc_dsl::program::{ArrayId, ScalarId};
 use gpukc_dsl::types::Type;
 
@@ -161,6 +162,12 @@ pub struct Outcome {
 /// Dynamic shared memory beyond this must be asked for.
 const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 
+/// Whether code of this architecture waits for the launch in front where its text says so. An NVRTC that is older than the device makes
+/// PTX of an architecture on which the text's wait is nothing: its launches must not overlap.
+fn waits(architecture: &str) -> bool {
+    Target::parse(&architecture.replacen("compute_", "sm_", 1)).is_some_and(Target::has_dependent_launches)
+}
+
 impl Program {
     /// Loads a binary of the kernel's text.
     pub fn load(device: &Device, kernel: &Kernel, binary: &Binary) -> Result<Program, Error> {
@@ -181,7 +188,9 @@ impl Program {
                 functions.push(function);
                 most_blocks.push(launch.striding.then(|| blocks_at_once(device, launch, function)).flatten());
             }
-            Ok(Program { kernel: kernel.clone(), functions, most_blocks, module })
+            let mut kernel = kernel.clone();
+            kernel.launches.iter_mut().for_each(|launch| launch.overlapping &= waits(&binary.architecture));
+            Ok(Program { kernel, functions, most_blocks, module })
         };
         load().map_err(|error: Error| error.for_kernel(&kernel.name))
     }
@@ -361,4 +370,15 @@ fn check_block(device: &Device, kernel: &Kernel, launch: &Launch) -> Result<(), 
         return Err(Error::Limit { kernel: kernel.name.clone(), message });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waits;
+
+    #[test]
+    fn only_code_that_waits_overlaps() {
+        assert!(["sm_90", "sm_90a", "compute_90", "compute_120", "sm_100"].into_iter().all(waits));
+        assert!(["compute_87", "sm_80", "compute_75", "", "fatbin"].into_iter().all(|architecture| !waits(architecture)));
+    }
 }
