@@ -52,6 +52,12 @@ fn plus(index: Expr, constant: i64) -> Expr {
     if constant < 0 { index - int(-constant) } else { index + int(constant) }
 }
 
+/// What stands among `own` where `variables` stand among `all`.
+fn counterparts(variables: &[Ranged], all: &[Ranged], own: &[Ranged]) -> Vec<Ranged> {
+    let place = |variable: &Ranged| all.iter().position(|other| other.variable == variable.variable);
+    variables.iter().filter_map(|variable| own.get(place(variable)?).copied()).collect()
+}
+
 impl Lowering<'_> {
     pub fn read(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Expr, Error> {
         if let Some(element) = self.chip.get(&array) {
@@ -80,10 +86,35 @@ impl Lowering<'_> {
             }
         }
         if let Some(all) = &self.element {
-            if super::map::is_identity(self.kernel, subscripts, all) {
+            if super::map::is_identity(self.kernel, subscripts, all) && self.runs_together(statement, all) {
                 return self.inline_at_element(array, statement);
             }
         }
+        let apart = self.tell_apart()?;
+        let value = self.inline_there(array, statement, subscripts);
+        apart.into_iter().for_each(|variable| drop(self.variables.remove(&variable)));
+        value
+    }
+
+    /// Whether the variables of a `let` at the current element run together where those of [`Lowering::flat`] do.
+    fn runs_together(&self, statement: &Statement, all: &[Ranged]) -> bool {
+        let Some(flat) = self.flat.as_ref().filter(|flat| flat.variables.len() > 1) else { return true };
+        let own: Vec<Ranged> = counterparts(&flat.variables, all, &statement.variables);
+        own.len() == flat.variables.len() && super::group::is_flat(self.kernel, self.facts, statement.value, &own)
+    }
+
+    /// Binds variables that run together, each by itself; gives those that were not bound.
+    fn tell_apart(&mut self) -> Result<Vec<VariableId>, Error> {
+        let Some(flat) = self.flat.clone().filter(|flat| flat.variables.len() > 1) else { return Ok(Vec::new()) };
+        let unbound: Vec<VariableId> = flat.variables.iter().map(|v| v.variable).filter(|v| !self.variables.contains_key(v)).collect();
+        if !unbound.is_empty() {
+            self.decode(&flat.variables, flat.position)?;
+        }
+        Ok(unbound)
+    }
+
+    /// The same at any element: its subscripts say where.
+    fn inline_there(&mut self, array: ArrayId, statement: &Statement, subscripts: &[Subscript]) -> Result<Expr, Error> {
         let mut indices = Vec::new();
         for subscript in subscripts {
             indices.push(self.index(subscript.index)?);
@@ -132,8 +163,8 @@ impl Lowering<'_> {
                 self.variables.insert(own.variable, index);
             }
         }
-        if let Some(flat) = &mut self.flat {
-            flat.variables = own[own.len() - flat.variables.len()..].to_vec();
+        if let (Some(flat), Some(all)) = (&mut self.flat, &element) {
+            flat.variables = counterparts(&flat.variables, all, own);
         }
         let result = compute(self);
         (self.element, self.flat) = (element, flat);

@@ -13,6 +13,7 @@
 
 mod hold;
 mod layout;
+mod registers;
 mod tile;
 mod total;
 mod visit;
@@ -51,6 +52,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let rows = lowering.points(&numbers)?;
     let mut row = begin(lowering, layout, &statements, group.numbering, &extent, &rows)?;
     for (place, statement) in statements.iter().enumerate() {
+        row.at = place;
         lower_statement(lowering, &mut row, statement)?;
         // What is not held is read again, by other threads than those that have written it.
         let held = !matches!(layout, Layout::Reload { .. }) || lowering.chip.contains_key(&statement.array);
@@ -74,7 +76,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     lowering.end_launch(&suffix, layout.schedule(), layout.notes(), [blocks, 1.into(), 1.into()], layout.block());
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.blocks() as u32;
-        launch.resident = layout.resident(alone);
+        launch.resident = layout.resident(alone, registers::held(lowering.kernel, &statements, &row));
     }
     Ok(())
 }
@@ -143,6 +145,7 @@ fn begin(
     Ok(Row {
         layout,
         numbering,
+        at: 0,
         output: None,
         start,
         extent,
@@ -249,6 +252,7 @@ fn lower_statement(lowering: &mut Lowering, row: &mut Row, statement: &Statement
     }
     let (numbers, inner) = ranges(lowering, statement, row.numbering);
     lowering.variables.extend(numbers.iter().map(|range| range.variable).zip(row.rows.iter().cloned()));
+    lowering.element = Some(row.numbering.join(&numbers, &inner).copied().collect());
     row.numbers = numbers;
     hold_inputs(lowering, row, statement, &inner)?;
     if let Some((id, _)) = only_reduction(lowering.kernel, statement) {

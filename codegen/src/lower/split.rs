@@ -12,7 +12,8 @@ use gpukc_dsl::types::Type;
 pub use self::partials::{Partials, partials};
 use super::context::{Flat, Lowering};
 use super::group::{Group, is_flat, only_reduction, product};
-use super::map::store_element;
+use super::map::{is_identity, store_element};
+use super::place::Place;
 use super::read::{access, flat_coefficient, inside_everywhere};
 use super::reduction::Reduction;
 use crate::error::Error;
@@ -28,6 +29,8 @@ const ACCUMULATORS: i64 = 128;
 const MOST_LOADS: i64 = 16;
 /// Bytes that a lane has in flight.
 const IN_FLIGHT: i64 = 256;
+/// Arrays read by packs at most: each has some in registers.
+const MOST_ALONG: usize = 8;
 
 /// A level of a reduction: terms in, block results or the final result out.
 pub struct Level {
@@ -162,7 +165,11 @@ fn lower_level(
     let parts = accumulators(lowering, reduction, own)?;
     let block = Block { thread: thread.clone(), own, first, terms, base, parts };
     match level.source {
-        None => program_terms(lowering, reduction, &block, &along)?,
+        None => {
+            lowering.element = Some(element(statement, reduction));
+            program_terms(lowering, reduction, &block, &along)?;
+            lowering.element = None;
+        }
         Some(source) => partials::terms(lowering, reduction, &block, source)?,
     }
     let total = total(lowering, reduction, &block)?;
@@ -372,38 +379,53 @@ fn bind(lowering: &mut Lowering, reduction: &Reduction, flat: bool, term: Expr) 
     Ok(())
 }
 
-/// Arrays whose elements run along with the terms, result after result, and where they are read so.
+/// Arrays whose elements run along with the terms, result after result, and where they are read so, in `let`s computed in place as well.
 fn along(lowering: &Lowering, statement: &Statement, reduction: &Reduction) -> Vec<(ArrayId, Vec<ExprId>)> {
-    let all: Vec<Ranged> = statement.variables.iter().chain(&reduction.reduce.variables).copied().collect();
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
     let mut along: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
     if reduction.reduce.filter.is_some() {
         return along;
     }
-    let sure = walk::sure_reads(lowering.kernel, reduction.reduce.body);
-    for read in walk::reads(lowering.kernel, reduction.reduce.body) {
-        let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { continue };
-        if !sure.contains(&read) && !inside_everywhere(lowering.kernel, lowering.facts, *array, subscripts, &all) {
-            continue;
-        }
-        if matches!(lowering.places.of(*array), super::place::Place::Inline(_)) {
-            continue;
-        }
-        let Some(access) = access(lowering.kernel, lowering.facts, *array, subscripts) else { continue };
-        let step = flat_coefficient(lowering.kernel, lowering.facts, &access, &all);
-        if step == Some(Formula::Constant(1)) && access.constant == Formula::Constant(0) {
-            match along.iter_mut().find(|(other, _)| other == array) {
-                Some((_, reads)) => reads.push(read),
-                None => along.push((*array, vec![read])),
+    let mut pending = vec![(reduction.reduce.body, element(statement, reduction), true)];
+    while let Some((value, own, evaluated)) = pending.pop() {
+        let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
+        let inner = &own[statement.variables.len()..];
+        for read in walk::reads(kernel, value) {
+            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
+            if let Place::Inline(number) = lowering.places.of(*array) {
+                let inlined = &kernel.statements[number];
+                let own_place = is_identity(kernel, subscripts, &own) && is_identity(kernel, &inlined.subscripts, &inlined.variables);
+                if own_place && is_flat(kernel, facts, inlined.value, &inlined.variables[own.len() - inner.len()..]) {
+                    pending.push((inlined.value, inlined.variables.clone(), sure.contains(&read)));
+                }
+                continue;
+            }
+            if !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, &own) {
+                continue;
+            }
+            let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
+            let step = flat_coefficient(kernel, facts, &access, &own);
+            if step == Some(Formula::Constant(1)) && access.constant == Formula::Constant(0) {
+                match along.iter_mut().find(|(other, _)| other == array) {
+                    Some((_, reads)) => reads.push(read),
+                    None => along.push((*array, vec![read])),
+                }
             }
         }
     }
+    along.truncate(MOST_ALONG);
     along
+}
+
+/// The variables of an element of the terms: the result's, then those that are reduced.
+fn element(statement: &Statement, reduction: &Reduction) -> Vec<Ranged> {
+    statement.variables.iter().chain(&reduction.reduce.variables).copied().collect()
 }
 
 fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, along: &[(ArrayId, Vec<ExprId>)]) -> Result<(), Error> {
     let ty = lowering.index_type();
     let widest = along.iter().map(|(array, _)| lowering.kernel.arrays[*array].element.size()).max().unwrap_or(1);
-    let streams = if along.len() > 1 { 2 } else { 1 };
+    let streams = along.len().next_power_of_two() as i64;
     let depth = (IN_FLIGHT / (block.own * widest as i64 * streams)).clamp(4, MOST_LOADS);
     lowering.each("row", Type::I32, [int(0), int(32), int(depth)], Unroll::By(1), |lowering, row| {
         let start = block.first.clone() + row * int(ACCUMULATORS) + block.thread.clone() * int(block.own);

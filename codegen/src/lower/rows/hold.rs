@@ -3,7 +3,8 @@
 use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement, Subscript};
 
 use super::super::context::Lowering;
-use super::super::group::only_reduction;
+use super::super::group::{is_flat, only_reduction};
+use super::super::map::is_identity;
 use super::super::place::Place;
 use super::super::read::{access, flat_coefficient, inside_everywhere};
 use super::layout::Layout;
@@ -14,47 +15,91 @@ use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node};
 use crate::walk;
 
-/// Loads the statement's own-row inputs that no earlier statement has loaded, all before the first is used.
+/// Loads the statement's own-row inputs that no earlier statement has loaded, those of `let`s computed in place as well, all before the
+/// first is used.
 pub fn hold_inputs(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[Ranged]) -> Result<(), Error> {
     if matches!(row.layout, Layout::Reload { .. }) || inner.is_empty() {
         return Ok(());
     }
-    let (root, filtered) = match only_reduction(lowering.kernel, statement) {
-        Some((_, reduce)) => (reduce.body, reduce.filter.is_some()),
-        None => (statement.value, false),
+    let evaluated = match only_reduction(lowering.kernel, statement) {
+        Some((_, reduce)) if reduce.filter.is_some() => None,
+        Some((_, reduce)) => Some(reduce.body),
+        None => Some(statement.value),
     };
-    let sure = if filtered { Vec::new() } else { walk::sure_reads(lowering.kernel, root) };
-    for read in walk::reads(lowering.kernel, statement.value) {
-        let ExprKind::Read { array, subscripts } = lowering.kernel.exprs[read].kind.clone() else { continue };
-        let place = lowering.places.of(array);
-        if !matches!(place, Place::Memory | Place::Scratch(_))
-            || lowering.chip.contains_key(&array)
-            || row.on_chip.contains_key(&array)
-        {
-            continue;
+    let own = Own { numbers: row.numbers.clone(), inner: inner.to_vec() };
+    let mut pending = vec![(statement.value, evaluated, own)];
+    while let Some((value, evaluated, own)) = pending.pop() {
+        let sure = evaluated.map_or(Vec::new(), |root| walk::sure_reads(lowering.kernel, root));
+        for read in walk::reads(lowering.kernel, value) {
+            let ExprKind::Read { array, subscripts } = lowering.kernel.exprs[read].kind.clone() else { continue };
+            if let Place::Inline(number) = lowering.places.of(array) {
+                if let Some(below) = own.of_inlined(lowering, row, number, &subscripts) {
+                    let value = lowering.kernel.statements[number].value;
+                    pending.push((value, sure.contains(&read).then_some(value), below));
+                }
+                continue;
+            }
+            if lowering.places.of(array) == Place::OnChip || lowering.chip.contains_key(&array) || row.on_chip.contains_key(&array) {
+                continue;
+            }
+            hold(lowering, row, &own, (array, read, &subscripts), sure.contains(&read))?;
         }
-        let all: Vec<Ranged> = row.numbers.iter().chain(inner).copied().collect();
-        let Some(place) = own_place(lowering, row, array, &subscripts, inner) else { continue };
-        if !sure.contains(&read) && !inside_everywhere(lowering.kernel, lowering.facts, array, &subscripts, &all) {
-            continue;
-        }
-        if let Some(held) = row.held.iter_mut().find(|held| held.array == array && held.place == place) {
-            held.reads.push(read);
-            continue;
-        }
-        load_row(lowering, row, (array, read, place), inner)?;
     }
+    Ok(())
+}
+
+/// The variables of a statement, or of a `let` computed in place: those that number its rows, and those along the row.
+struct Own {
+    numbers: Vec<Ranged>,
+    inner: Vec<Ranged>,
+}
+
+impl Own {
+    fn all(&self, row: &Row) -> Vec<Ranged> {
+        row.numbering.join(&self.numbers, &self.inner).copied().collect()
+    }
+
+    /// Those of a `let` that is read at these subscripts, if that is the element at hand, and runs along as a whole.
+    fn of_inlined(&self, lowering: &Lowering, row: &Row, number: usize, subscripts: &[Subscript]) -> Option<Own> {
+        let (kernel, inlined) = (lowering.kernel, &lowering.kernel.statements[number]);
+        let here = is_identity(kernel, subscripts, &self.all(row)) && is_identity(kernel, &inlined.subscripts, &inlined.variables);
+        let (numbers, inner) = here.then(|| row.numbering.split(&inlined.variables))?;
+        is_flat(kernel, lowering.facts, inlined.value, &inner).then_some(Own { numbers, inner })
+    }
+}
+
+/// Holds what one read reads, if each position has an element of its own.
+fn hold(
+    lowering: &mut Lowering,
+    row: &mut Row,
+    own: &Own,
+    (array, read, subscripts): (ArrayId, ExprId, &[Subscript]),
+    sure: bool,
+) -> Result<(), Error> {
+    let Some(place) = own_place(lowering, row, array, subscripts, own) else { return Ok(()) };
+    if !sure && !inside_everywhere(lowering.kernel, lowering.facts, array, subscripts, &own.all(row)) {
+        return Ok(());
+    }
+    if let Some(held) = row.held.iter_mut().find(|held| held.array == array && held.place == place) {
+        held.reads.push(read);
+        held.last = row.at;
+        return Ok(());
+    }
+    let numbers = std::mem::replace(&mut row.numbers, own.numbers.clone());
+    lowering.variables.extend(own.numbers.iter().map(|range| range.variable).zip(row.rows.iter().cloned()));
+    load_row(lowering, row, (array, read, place), &own.inner)?;
+    row.numbers = numbers;
     Ok(())
 }
 
 /// Where a read of each position's own element lies: of contiguous rows at their number and position, of columns as
 /// [`place_of`] has it. `None` for any other read.
-fn own_place(lowering: &Lowering, row: &Row, array: ArrayId, subscripts: &[Subscript], inner: &[Ranged]) -> Option<Vec<Formula>> {
+fn own_place(lowering: &Lowering, row: &Row, array: ArrayId, subscripts: &[Subscript], own: &Own) -> Option<Vec<Formula>> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     if let Layout::Columns(_) = row.layout {
-        return place_of(kernel, facts, array, subscripts, &row.numbers, inner);
+        return place_of(kernel, facts, array, subscripts, &own.numbers, &own.inner);
     }
-    let all: Vec<Ranged> = row.numbers.iter().chain(inner).copied().collect();
+    let all: Vec<Ranged> = own.numbers.iter().chain(&own.inner).copied().collect();
     let access = access(kernel, facts, array, subscripts)?;
     let along = flat_coefficient(kernel, facts, &access, &all) == Some(Formula::Constant(1));
     (along && access.constant == Formula::Constant(0)).then(Vec::new)
@@ -78,8 +123,11 @@ fn moves_packs(lowering: &Lowering, row: &Row, array: ArrayId, place: &[Formula]
 /// Whether the elements of a map leave as packs.
 pub fn stores_packs(lowering: &Lowering, row: &Row, statement: &Statement, inner: &[Ranged]) -> bool {
     match row.layout {
-        Layout::Columns(_) => own_place(lowering, row, statement.array, &statement.subscripts, inner)
-            .is_some_and(|place| moves_packs(lowering, row, statement.array, &place)),
+        Layout::Columns(_) => {
+            let own = Own { numbers: row.numbers.clone(), inner: inner.to_vec() };
+            own_place(lowering, row, statement.array, &statement.subscripts, &own)
+                .is_some_and(|place| moves_packs(lowering, row, statement.array, &place))
+        }
         _ => moves_packs(lowering, row, statement.array, &[]),
     }
 }
@@ -122,6 +170,6 @@ fn load_row(
         })?;
         registers
     };
-    row.held.push(Held { array, place, reads: vec![read], registers, packed });
+    row.held.push(Held { array, place, reads: vec![read], registers, packed, first: row.at, last: row.at });
     Ok(())
 }

@@ -35,6 +35,11 @@ pub enum Layout {
 /// Blocks of the largest cluster that every device with clusters runs.
 const MOST_BLOCKS: i64 = 8;
 
+/// Registers of a multiprocessor; those that a thread held of its row where numbers of blocks were measured, and about as many for the
+/// rest of its work.
+const REGISTERS: i64 = 65536;
+const MEASURED: i64 = 32;
+
 impl Layout {
     /// The blocks that take a row.
     pub fn blocks(self) -> i64 {
@@ -98,15 +103,21 @@ impl Layout {
     /// Blocks that should be resident at once, where `alone` says that nothing but the row is read. More leave too few registers for
     /// loads in flight, fewer leave multiprocessors idle at barriers. On an H200: layernorm 4096×4096, 10 blocks 38.9 µs, 8 blocks
     /// 36.4 µs; layernorm 128×131072, 2 blocks 55.3 µs, as many as fit 58.8 µs; softmax 128×131072, 3 blocks 50.8 µs, 2 blocks 54.1 µs.
-    pub fn resident(self, alone: bool) -> Option<u32> {
-        match self {
+    /// Where a thread holds more registers than those did, as many blocks as have room for them.
+    pub fn resident(self, alone: bool, held: i64) -> Option<u32> {
+        let measured = match self {
             Layout::Registers { groups: 1, .. } => Some(8),
             Layout::Registers { groups: 4, .. } if alone => Some(3),
             Layout::Registers { groups: 4, .. } => Some(2),
             Layout::Lanes { .. } => Some(5),
-            Layout::Columns(tile) => Some(tile.resident() as u32),
+            Layout::Columns(tile) => return Some(tile.resident() as u32),
             _ => None,
+        };
+        if held <= MEASURED {
+            return measured;
         }
+        let fit = (REGISTERS / (self.threads() * (held + MEASURED))).max(1) as u32;
+        measured.map(|most| most.min(fit))
     }
     pub fn rows_per_block(self) -> i64 {
         match self {

@@ -34,6 +34,8 @@ pub struct Row {
     pub held: Vec<Held>,
     pub on_chip: BTreeMap<ArrayId, Expr>,
     pub aligned: bool,
+    /// The place in the group of the statement at hand.
+    pub at: usize,
     /// The map whose elements are collected to packs at the moment.
     pub output: Option<Statement>,
     /// The lane within the row, in the lanes layout; the thread's first position, in the layouts that hold rows otherwise.
@@ -47,6 +49,9 @@ pub struct Held {
     pub reads: Vec<ExprId>,
     pub registers: Expr,
     pub packed: bool,
+    /// The places in the group of the statements that read it first and last.
+    pub first: usize,
+    pub last: usize,
 }
 
 /// Binds the variables along the row to a position.
