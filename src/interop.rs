@@ -32,23 +32,31 @@ use crate::error::Error;
 use crate::gpu::{Backend, Cuda, Gpu};
 use crate::stream::Stream;
 use crate::untyped::{Extents, Untyped};
-use gpukc_runtime::memory::Memory;
+use gpukc_runtime::memory::{Memory, foreign};
 use gpukc_runtime::stream as device;
 
 /// The device of a context. cudarc and we share its context, so that memory and streams of one are the other's as well.
 ///
 /// # Errors
-/// If the device can't be used.
+/// If the device can't be used, or the context is not the device's primary one, as [`CudaContext::new`] gives it.
 pub fn gpu(context: &CudaContext) -> Result<Gpu, Error> {
     let ordinal = u32::try_from(context.ordinal()).map_err(|_| Error::arguments("a context without a device"))?;
-    Gpu::new(ordinal)
+    let gpu = Gpu::new(ordinal)?;
+    if let Backend::Cuda(cuda) = gpu.backend() {
+        foreign::check(&cuda.queue, context, "a context")?;
+    }
+    Ok(gpu)
 }
 
 /// A stream of cudarc's, for calls on it. What cudarc has asked of it comes before what is asked of it here, and the other way
 /// round. Dropping it waits for what was asked of it here.
 ///
+/// On `sm_90` and later our kernels are set up while what stands in front of them still runs, and let what comes behind be set up while
+/// they run. Nothing of this shows, unless you launch kernels of your own there with the driver's attribute for it (programmatic stream
+/// serialization): these must wait for the launch in front (`griddepcontrol.wait`) in every block, as ours do.
+///
 /// # Errors
-/// If it is of another device.
+/// If it is of another device, or cudarc's per-thread stream, which is another one in each thread.
 pub fn stream(gpu: &Gpu, stream: &Arc<CudaStream>) -> Result<Stream, Error> {
     match gpu.backend() {
         Backend::Cuda(cuda) => Ok(gpu.adopted(device::Stream::of_cudarc(&cuda.queue, stream)?)),

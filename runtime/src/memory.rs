@@ -1,6 +1,6 @@
 //! Device memory of a queue: allocated and freed in the order of streams, and used by several of them.
 
-mod foreign;
+pub mod foreign;
 
 use std::any::Any;
 use std::panic::{RefUnwindSafe, UnwindSafe};

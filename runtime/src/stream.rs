@@ -6,7 +6,7 @@ use std::time::Duration;
 use cudarc::driver::sys::CUevent;
 
 use crate::error::Error;
-use crate::memory::{Memory, Piece};
+use crate::memory::{self, Memory, Piece};
 use crate::queue::{Fault, Queue, Slot};
 
 /// A stream: what is asked of it happens in order. Dropping it does not wait, unless it is somebody else's.
@@ -22,8 +22,12 @@ impl Stream {
 
     /// A stream of the crate `cudarc`, which must be of this device. Dropping it waits for what was asked of it here.
     pub fn of_cudarc(queue: &Queue, stream: &Arc<cudarc::driver::CudaStream>) -> Result<Stream, Error> {
-        if stream.context().cu_ctx() != queue.device().context() {
-            return Err(misuse("a stream of another device"));
+        /// The driver's name for the calling thread's own stream, as a handle.
+        const PER_THREAD: usize = 2;
+        memory::foreign::check(queue, stream.context(), "a stream")?;
+        // What one thread asks of it would not be ordered with what others do.
+        if stream.cu_stream() as usize == PER_THREAD {
+            return Err(misuse("the per-thread stream, which is another one in each thread"));
         }
         queue.adopt(stream.cu_stream(), stream.clone())
     }

@@ -39,6 +39,22 @@ fn launches_are_as_the_contract_says() {
     nothing_is_left(&log);
 }
 
+/// Where NVRTC is older than the device, its code may not wait for the launch in front: nothing overlaps then.
+#[test]
+fn code_of_older_architectures_does_not_overlap() {
+    for (architectures, overlaps) in [("75 80 89", 0), ("75 80 90", 1)] {
+        let settings = [("STANDIN_ARCHITECTURES", architectures)];
+        let log = within("code_of_older_architectures_does_not_overlap", Driver::Whole, &settings, || {
+            run(&load(Memory::Pooled).unwrap(), 1000).unwrap();
+        });
+        if is_child() {
+            return;
+        }
+        assert_eq!(log.lines().filter(|line| line.contains(" overlapping ")).count(), overlaps, "{log}");
+        assert_eq!(log.lines().filter(|line| line.starts_with("launch ")).count(), 2, "{log}");
+    }
+}
+
 /// Blocks that stride are no more than run at once by the driver's calculator; where it does not tell, as many as the contract says.
 #[test]
 fn striding_blocks_run_at_once() {

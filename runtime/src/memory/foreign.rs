@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{CudaContext, CudaSlice, DevicePtr, DevicePtrMut, DriverError};
 
 use super::Memory;
 use crate::error::Error;
@@ -11,14 +12,11 @@ use crate::stream::misuse;
 
 impl Memory {
     /// Takes cudarc's memory, which must be of the queue's device; it is dropped when we are done with it.
-    pub fn of_cudarc<T>(queue: &Queue, slice: CudaSlice<T>) -> Result<Memory, Error>
+    pub fn of_cudarc<T>(queue: &Queue, mut slice: CudaSlice<T>) -> Result<Memory, Error>
     where
         CudaSlice<T>: Send + Sync + 'static,
     {
-        let stream = slice.stream().clone();
-        check(queue, &stream)?;
-        let (pointer, bytes) = (slice.device_ptr(&stream).0, slice.num_bytes());
-        settle(&stream)?;
+        let (pointer, bytes) = (to_write(queue, &mut slice)?, slice.num_bytes());
         Ok(Memory { queue: queue.clone(), pointer, bytes, uses: Arc::new(Uses::new(0)), owner: Some(Box::new(slice)) })
     }
 
@@ -45,22 +43,14 @@ impl Memory {
 
     /// Lends cudarc's memory to `use_it`, to be read. Whatever becomes of it there, it can't be used afterwards.
     pub fn lend<T, R>(queue: &Queue, slice: &CudaSlice<T>, use_it: impl FnOnce(Memory) -> R) -> Result<R, Fault> {
-        let stream = slice.stream();
-        check(queue, stream)?;
-        let pointer = slice.device_ptr(stream).0;
-        settle(stream)?;
-        let memory = Memory::lent(queue, pointer, slice.num_bytes());
+        let memory = Memory::lent(queue, to_read(queue, slice)?, slice.num_bytes());
         memory.uses.protect();
         Loan::of(&memory).end_after(|| use_it(memory))
     }
 
     /// Lends cudarc's memory to `use_it`. Whatever becomes of it there, it can't be used afterwards.
     pub fn lend_mut<T, R>(queue: &Queue, slice: &mut CudaSlice<T>, use_it: impl FnOnce(Memory) -> R) -> Result<R, Fault> {
-        let stream = slice.stream();
-        check(queue, stream)?;
-        let pointer = slice.device_ptr(stream).0;
-        settle(stream)?;
-        let memory = Memory::lent(queue, pointer, slice.num_bytes());
+        let memory = Memory::lent(queue, to_write(queue, slice)?, slice.num_bytes());
         Loan::of(&memory).end_after(|| use_it(memory))
     }
 
@@ -69,14 +59,32 @@ impl Memory {
     }
 }
 
-fn check(queue: &Queue, stream: &CudaStream) -> Result<(), Error> {
-    if stream.context().cu_ctx() == queue.device().context() { Ok(()) } else { Err(misuse("memory of another device")) }
+/// The contexts are one, so that memory and streams of one are the other's as well.
+pub fn check(queue: &Queue, context: &CudaContext, what: &str) -> Result<(), Error> {
+    if context.cu_ctx() == queue.device().context() { Ok(()) } else { Err(misuse(&format!("{what} of another device"))) }
 }
 
-/// What cudarc has asked of its memory is over before we begin.
-fn settle(stream: &CudaStream) -> Result<(), Error> {
-    // Its other streams are waited for by its own events, which its stream has been told of.
-    stream.synchronize().map_err(|error| Error::Bug(format!("cudarc does not wait for its stream: {error}")))
+/// Where cudarc's memory is, once what cudarc has asked to be written there is.
+fn to_read<T>(queue: &Queue, slice: &CudaSlice<T>) -> Result<CUdeviceptr, Error> {
+    let stream = slice.stream();
+    check(queue, stream.context(), "memory")?;
+    // Other streams of cudarc's are waited for by its own events, which its stream is told of here.
+    let pointer = slice.device_ptr(stream).0;
+    stream.synchronize().map_err(unsettled)?;
+    Ok(pointer)
+}
+
+/// The same, once what cudarc has asked to be read there has been, too.
+fn to_write<T>(queue: &Queue, slice: &mut CudaSlice<T>) -> Result<CUdeviceptr, Error> {
+    let stream = slice.stream().clone();
+    check(queue, stream.context(), "memory")?;
+    let pointer = slice.device_ptr_mut(&stream).0;
+    stream.synchronize().map_err(unsettled)?;
+    Ok(pointer)
+}
+
+fn unsettled(error: DriverError) -> Error {
+    Error::call("cuStreamSynchronize", error.0 as i32, format!("{:?}", error.0))
 }
 
 /// Ends a loan when it is dropped, a panic being no way around.

@@ -115,6 +115,9 @@ Status enter(const std::string &call, bool in_context) {
     return OK;
 }
 
+// Null is a stream that is always there.
+bool is_stream(void *stream) { return !stream || streams.count(stream); }
+
 bool is_allocated(Pointer pointer, size_t bytes) {
     auto after = allocations.upper_bound(pointer);
     if (after == allocations.begin()) return false;
@@ -301,6 +304,17 @@ Status cuCtxSetCurrent(void *context) {
     return OK;
 }
 
+Status cuCtxGetCurrent(void **context) {
+    CALL("cuCtxGetCurrent", false);
+    *context = current;
+    return OK;
+}
+
+Status cuCtxSynchronize() {
+    CALL("cuCtxSynchronize", true);
+    return OK;
+}
+
 static Status allocate(Pointer *pointer, size_t bytes) {
     if (bytes == 0) return INVALID_VALUE;
     if (bytes > total() - used()) return OUT_OF_MEMORY;
@@ -338,7 +352,7 @@ Status cuMemGetInfo_v2(size_t *free, size_t *all) {
 
 Status cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, void *stream) {
     CALL("cuMemcpyHtoDAsync", true);
-    if (!is_allocated(to, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    if (!is_allocated(to, bytes) || !is_stream(stream)) return INVALID_VALUE;
     if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     memcpy((void *)to, from, bytes);
     return OK;
@@ -346,7 +360,7 @@ Status cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, void *st
 
 Status cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, void *stream) {
     CALL("cuMemcpyDtoHAsync", true);
-    if (!is_allocated(from, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    if (!is_allocated(from, bytes) || !is_stream(stream)) return INVALID_VALUE;
     if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
     memcpy(to, (void *)from, bytes);
     return OK;
@@ -354,14 +368,14 @@ Status cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, void *stream) 
 
 Status cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void *stream) {
     CALL("cuMemcpyDtoDAsync", true);
-    if (!is_allocated(to, bytes) || !is_allocated(from, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    if (!is_allocated(to, bytes) || !is_allocated(from, bytes) || !is_stream(stream)) return INVALID_VALUE;
     memcpy((void *)to, (void *)from, bytes);
     return OK;
 }
 
 Status cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, void *stream) {
     CALL("cuMemsetD8Async", true);
-    if (!is_allocated(to, bytes) || !streams.count(stream)) return INVALID_VALUE;
+    if (!is_allocated(to, bytes) || !is_stream(stream)) return INVALID_VALUE;
     return enqueue(stream, [=] { memset((void *)to, value, bytes); });
 }
 
@@ -379,7 +393,7 @@ Status cuStreamDestroy_v2(void *stream) {
 Status cuStreamSynchronize(void *stream) {
     CALL("cuStreamSynchronize", true);
     if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
-    return streams.count(stream) ? OK : INVALID_HANDLE;
+    return is_stream(stream) ? OK : INVALID_HANDLE;
 }
 
 Status cuEventCreate(void **event, unsigned) {
@@ -395,7 +409,7 @@ Status cuEventDestroy_v2(void *event) {
 
 Status cuEventRecord(void *event, void *stream) {
     CALL("cuEventRecord", true);
-    return events.count(event) && streams.count(stream) ? OK : INVALID_HANDLE;
+    return events.count(event) && is_stream(stream) ? OK : INVALID_HANDLE;
 }
 
 Status cuEventQuery(void *event) {
@@ -405,7 +419,7 @@ Status cuEventQuery(void *event) {
 
 Status cuStreamWaitEvent(void *stream, void *event, unsigned) {
     CALL("cuStreamWaitEvent", true);
-    if (!streams.count(stream) || !events.count(event)) return INVALID_HANDLE;
+    if (!is_stream(stream) || !events.count(event)) return INVALID_HANDLE;
     say("wait");
     return OK;
 }
@@ -480,7 +494,7 @@ Status cuModuleGetFunction(void **function, void *module, const char *name) {
 static Status launch(void *handle, const unsigned *grid, const unsigned *block, unsigned shared, void *stream, void **arguments,
                      void **extra, const char *how) {
     unsigned threads = block[0] * block[1] * block[2];
-    if (!streams.count(stream) || extra || !grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024) return INVALID_VALUE;
+    if (!is_stream(stream) || extra || !grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024) return INVALID_VALUE;
     Function *function = (Function *)handle;
     std::ostringstream line;
     line << "launch " << function->name << " grid=" << grid[0] << "," << grid[1] << "," << grid[2] << " block=" << block[0] << ","
@@ -577,7 +591,7 @@ Status cuFuncGetAttribute(int *value, int attribute, void *) {
 #ifndef OLD
 Status cuStreamBeginCapture_v2(void *stream, unsigned) {
     CALL("cuStreamBeginCapture", true);
-    if (!streams.count(stream) || captures.count(stream)) return INVALID_HANDLE;
+    if (!is_stream(stream) || captures.count(stream)) return INVALID_HANDLE;
     captures[stream] = new Graph;
     return OK;
 }
@@ -603,7 +617,7 @@ Status cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long
 
 Status cuGraphLaunch(void *executable, void *stream) {
     CALL("cuGraphLaunch", true);
-    if (!graphs.count(executable) || !streams.count(stream)) return INVALID_HANDLE;
+    if (!graphs.count(executable) || !is_stream(stream)) return INVALID_HANDLE;
     say("replay");
     for (auto &work : ((Graph *)executable)->work) work();
     return OK;
@@ -628,13 +642,13 @@ Status cuGraphExecDestroy(void *executable) {
 Status cuMemAllocAsync(Pointer *pointer, size_t bytes, void *stream) {
     CALL("cuMemAllocAsync", true);
     if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
-    return streams.count(stream) ? allocate(pointer, bytes) : INVALID_HANDLE;
+    return is_stream(stream) ? allocate(pointer, bytes) : INVALID_HANDLE;
 }
 
 Status cuMemFreeAsync(Pointer pointer, void *stream) {
     CALL("cuMemFreeAsync", true);
     if (is_captured(stream)) return CAPTURE_UNSUPPORTED;
-    return streams.count(stream) ? release(pointer) : INVALID_HANDLE;
+    return is_stream(stream) ? release(pointer) : INVALID_HANDLE;
 }
 
 Status cuDeviceGetDefaultMemPool(void **pool, int) {
