@@ -33,7 +33,7 @@ pub fn files(
     let mut source = format!(
         "// See launch.h.\n#include \"launch.h\"\n\n#include \"{stem}.cu\"\n\nnamespace {{\nnamespace gpukc_host {{\n\n{}{SOURCE}{}{SOURCE_END}",
         cpp::HELPERS,
-        if cuda.iter().flat_map(|kernel| &kernel.launches).any(|launch| launch.overlapping) { OVERLAPPING } else { "" },
+        if cuda.iter().flat_map(|kernel| &kernel.launches).any(|launch| launch.overlapping) { overlapping() } else { String::new() },
     );
     for function in &functions {
         let _ = write!(header, "\n{}{}", function.about, function.declarations());
@@ -93,6 +93,16 @@ struct Memory {
     }
 };
 ";
+
+/// What launches of code that waits for the launch in front by itself need. Code of earlier architectures would not wait.
+fn overlapping() -> String {
+    let first = Target::DEPENDENT_LAUNCHES;
+    format!(
+        "\n#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {first}0\n\
+         #error \"these kernels are made for sm_{first} and later\"\n\
+         #endif\n{OVERLAPPING}"
+    )
+}
 
 const OVERLAPPING: &str = "
 // The blocks may be set up before the launch in front is over: the kernel waits for that by itself.

@@ -199,6 +199,16 @@ fn a_project_compiles_without_gpukc() {
     let launcher = read(&place, "overlapping/several/launch.cu");
     assert!(launcher.contains("error = gpukc_host::launch_overlapping("), "{launcher}");
     builds(&place, "overlapping/several");
+    // Code of architectures on which they would not is refused by nvcc.
+    assert!(accepts(&place, "overlapping/several", "900") && !accepts(&place, "overlapping/several", "890"));
+    assert!(accepts(&place, "out/several", "890"));
+}
+
+/// Whether a project's launcher is taken when it is compiled for such devices.
+fn accepts(place: &Place, folder: &str, architecture: &str) -> bool {
+    let mut compiler = Command::new("g++");
+    compiler.args(["-fsyntax-only", "-I.", "-x", "c++", "launch.cu"]).arg(format!("-D__CUDA_ARCH__={architecture}"));
+    compiler.current_dir(place.path(folder)).output().unwrap().status.success()
 }
 
 /// The host's part of a project as C++, the launches declared: the compiler of this machine knows no CUDA.

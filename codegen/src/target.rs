@@ -23,6 +23,10 @@ impl Target {
         Target { capability: 120, specific: false },
     ];
 
+    /// The first with [dependent launches](Target::has_dependent_launches). The emitted text and the launcher of a project compare
+    /// `__CUDA_ARCH__` with ten times as much.
+    pub const DEPENDENT_LAUNCHES: u32 = 90;
+
     /// Parses `sm_90` or `sm_90a`.
     pub fn parse(name: &str) -> Option<Target> {
         let digits = name.strip_prefix("sm_")?;
@@ -51,7 +55,7 @@ impl Target {
     /// Whether a launch can wait for the one in front of it by itself (programmatic dependent launch: CUDA C++ programming guide,
     /// PTX's `griddepcontrol`).
     pub fn has_dependent_launches(self) -> bool {
-        self.capability >= 90
+        self.capability >= Target::DEPENDENT_LAUNCHES
     }
 
     /// The target of a device of compute capability `major.minor`: on Hopper the architecture-specific one.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gpukc_codegen::emit::library;
+use gpukc_codegen::target::Target;
 
 fn check(name: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/prelude");
@@ -70,4 +71,19 @@ fn a_text_receives_only_what_it_uses() {
 fn a_family_keeps_its_comment() {
     let pieces = library::needed_by("x = count_ones_u8(y);");
     assert!(pieces.starts_with("// How many bits are set."), "{pieces}");
+}
+
+/// The guard around the wait is where the plan takes launches to wait, and no overload of it is without.
+#[test]
+fn launches_wait_where_plans_take_them_to() {
+    let first = Target::DEPENDENT_LAUNCHES;
+    assert!(Target { capability: first, specific: false }.has_dependent_launches());
+    assert!(!Target { capability: first - 1, specific: true }.has_dependent_launches());
+    for (name, instruction) in
+        [("trigger_next_launch", "griddepcontrol.launch_dependents;"), ("wait_for_previous_launch", "griddepcontrol.wait;")]
+    {
+        let text = library::needed_by(name);
+        let guarded = format!("#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {first}0\n    asm volatile(\"{instruction}\"");
+        assert_eq!((text.matches(&guarded).count(), text.matches("asm").count()), (1, 1), "{text}");
+    }
 }
