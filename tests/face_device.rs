@@ -41,6 +41,10 @@ gpukc::gpu_kernel! {
         let s = sum[k] x[k];
         y[i] = 3 * x[n - 1 - i] + s;
     }
+    kernel keys(x: i64[n]) -> at: i32[n] { at[i] = mod_floor(x[i], n) as i32; }
+    kernel pick(x: i64[n], at: i32[n]) -> y: i64[n] { y[i] = x[at[i]] + i; }
+    kernel spread(x: i64[n], at: i32[n]) -> h: i64[n] { h[at[i]] += x[i]; }
+    kernel prefix(x: i64[n]) -> y: i64[n] { y[i] = sum[j in 0..=i] x[j]; }
     kernel fused(x: f32[m, n], w: f32[n]) -> y: f32[m, n] {
         let t[i, j] = exp(x[i, j]) * w[j];
         y[i, j] = t[i, j] / (1.0 + abs(x[i, j]));
@@ -94,6 +98,32 @@ fn launches_see_what_those_in_front_wrote() -> Result<(), Error> {
         assert!(x.to_vec()? == expected, "{n} elements");
     }
     Ok(())
+}
+
+/// Launches that may be set up early, between fills, copies, allocations that reuse what was just freed, checks and atomics, and on streams
+/// that wait for one another.
+#[test]
+fn launches_keep_their_order_beside_everything_else() -> Result<(), Error> {
+    let on = |gpu: &Gpu, n: usize| -> Result<Vec<i64>, Error> {
+        let streams = [gpu.stream().clone(), gpu.new_stream()?, gpu.new_stream()?];
+        let mut x = gpu.upload(&(0..n as i64).collect::<Vec<_>>())?;
+        for round in 0..150 {
+            let [first, second] = [&streams[round % 3], &streams[(round / 2) % 3]];
+            let y = turn::on(first, &x)?;
+            let mut z = gpu.zeros([n])?;
+            mix::on_into(second, &y, &mut z)?;
+            let at = keys::on(first, &z)?;
+            let picked = pick::on(second, &z, &at)?;
+            x.assign(&spread::on(second, &picked, &at)?)?;
+            x = prefix::on(first, &x)?;
+        }
+        x.to_vec()
+    };
+    let gpu = gpu()?;
+    for n in [1000, 40_000, 300_007] {
+        assert!(on(&gpu, n)? == on(&Gpu::cpu(), n)?, "{n} elements");
+    }
+    gpu.synchronize()
 }
 
 #[test]
@@ -284,5 +314,42 @@ fn programs_with_cudarc() -> Result<(), Box<dyn std::error::Error>> {
     let x = interop::into_slice(array)?;
     assert_eq!(theirs.clone_dtoh(&x)?, values(1000));
     assert!(interop::into_slice(gpu.upload(&[1.0f32])?).is_err());
+    Ok(())
+}
+
+/// What cudarc's other streams still read is not written by us: copies that are asked for, memory that is lent or given meanwhile.
+#[test]
+fn cudarc_has_read_before_we_write() -> Result<(), Box<dyn std::error::Error>> {
+    const COUNT: usize = 1 << 26;
+    let context = interop::cudarc::driver::CudaContext::new(0)?;
+    let (own, other) = (context.new_stream()?, context.new_stream()?);
+    let gpu = interop::gpu(&context)?;
+    let ones = vec![1.0f32; COUNT];
+    let mut x = own.clone_htod(&ones)?;
+    let mut copies = [other.alloc_zeros::<f32>(COUNT)?, other.alloc_zeros::<f32>(COUNT)?];
+
+    (0..50).try_for_each(|_| other.memcpy_dtod(&x, &mut copies[0]))?;
+    interop::with_mut(&gpu, &mut x, [COUNT], |x| x.assign(&gpu.zeros([COUNT])?))?;
+    (0..50).try_for_each(|_| other.memcpy_dtod(&x, &mut copies[1]))?;
+    let mut x = interop::array(&gpu, x, [COUNT])?;
+    scale::into(&gpu, 1.0, &gpu.upload(&ones)?, &mut x)?;
+
+    assert!(other.clone_dtoh(&copies[0])? == ones, "lent too early");
+    assert!(other.clone_dtoh(&copies[1])?.iter().all(|x| *x == 0.0), "taken too early");
+    assert!(x.to_vec()? == ones);
+    Ok(())
+}
+
+/// Streams and contexts that can't be ordered with ours.
+#[test]
+fn what_cudarc_has_besides_is_refused() -> Result<(), Box<dyn std::error::Error>> {
+    let context = interop::cudarc::driver::CudaContext::new(0)?;
+    let gpu = interop::gpu(&context)?;
+    let refused = interop::stream(&gpu, &context.per_thread_stream()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("per-thread stream"), "{refused}");
+    let on_default = interop::stream(&gpu, &context.default_stream())?;
+    assert_eq!(scale::on(&on_default, 2.0, &gpu.upload(&[1.5])?)?.to_vec()?, [3.0]);
+    let own = interop::cudarc::driver::CudaContext::new_non_primary(0, 0)?;
+    assert_eq!(interop::gpu(&own).unwrap_err().kind(), ErrorKind::Arguments);
     Ok(())
 }

@@ -24,20 +24,21 @@ fn library() -> (PathBuf, PathBuf) {
     (libraries.max_by_key(built).expect("the library"), deps)
 }
 
-/// What a file calls the crate: its first line may be `//! name: other`.
-fn called(file: &Path) -> String {
+/// What a file calls the crate: its first line may be `//! name: other`, or give it several names.
+fn externs(file: &Path, library: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("a file");
-    text.lines().next().and_then(|line| line.strip_prefix("//! name: ")).unwrap_or("gpukc").to_owned()
+    let names = text.lines().next().and_then(|line| line.strip_prefix("//! name: ")).unwrap_or("gpukc");
+    names.split(' ').flat_map(|name| ["--extern".to_owned(), format!("{name}={}", library.display())]).collect()
 }
 
 /// Compiles a file as a library into a folder; gives rustc's messages.
 fn compile(file: &Path, edition: &str, out: &Path) -> Vec<Value> {
     let (library, deps) = library();
-    let name = called(file);
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .args(["--crate-type", "lib", "--emit", "metadata,dep-info", "--error-format", "json", "--edition", edition, "--out-dir"])
         .arg(out)
-        .args(["--extern", &format!("{name}={}", library.display()), "-L", &format!("dependency={}", deps.display())])
+        .args(externs(file, &library))
+        .args(["-L", &format!("dependency={}", deps.display())])
         .arg(file.file_name().expect("a name"))
         .current_dir(file.parent().expect("a folder"))
         .env("CARGO_MANIFEST_DIR", folder())
@@ -114,11 +115,11 @@ fn kernels_are_documented() {
     let (library, deps) = library();
     let out = tempfile::tempdir().expect("a folder");
     for file in files("pass") {
-        let name = called(&file);
         let output = Command::new(std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
             .args(["--crate-name", "documented", "--edition", "2024", "-D", "warnings", "--document-private-items", "--out-dir"])
             .arg(out.path())
-            .args(["--extern", &format!("{name}={}", library.display()), "-L", &format!("dependency={}", deps.display())])
+            .args(externs(&file, &library))
+            .args(["-L", &format!("dependency={}", deps.display())])
             .arg(&file)
             .env("CARGO_MANIFEST_DIR", folder())
             .output()
@@ -132,6 +133,8 @@ fn kernels_are_documented() {
             let page = fs::read_to_string(out.path().join("documented/two/fn.f.html")).expect("a page");
             let passed_on = fs::read_to_string(out.path().join("documented/fn.plus_one.html")).expect("a page");
             assert!(passed_on.contains("One “more”."), "{passed_on}");
+            let block = fs::read_to_string(out.path().join("documented/blocks/fn.several.html")).expect("a page");
+            assert!(block.contains("<p>In a block.</p>\n<ul>\n<li>A list"), "{block}");
             assert!(page.contains("Documented.") && page.contains("kernel f(x: i64[n, m]) -&gt; (a: i64[n], b: i64)"), "{page}");
         }
     }

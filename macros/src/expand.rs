@@ -8,6 +8,7 @@ use gpukc_dsl::types::Type;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
+use crate::attributes;
 use crate::signature::{Signature, Value};
 
 /// Where kernels come from: expressions for the text, the file's name and made binaries; the text's first line in the file.
@@ -167,9 +168,13 @@ impl Expand<'_> {
             (Some(why), Some(bound)) => {
                 let message = format!("`{name}` can't be computed in place of `{parameter}`: {why}");
                 let note = format!("`{0}(…)` gives a new array, `{0}::into(…)` writes into another one", signature.ident);
+                let label = "this array can't take the result";
+                let said = attributes::has_diagnostics()
+                    .then(|| quote!(#[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]));
                 quote! {
                     #[doc(hidden)]
-                    #[diagnostic::on_unimplemented(message = #message, label = "this array can't take the result", note = #note)]
+                    #said
+                    #[doc = #message]
                     pub trait #bound {}
                 }
             }

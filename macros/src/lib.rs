@@ -6,6 +6,7 @@
 //!
 //! Users write `gpukc::gpu_kernel!`, which puts the path of the crate `gpukc`, whatever it is called there, before the tokens.
 
+mod attributes;
 mod bundle;
 mod expand;
 mod file;

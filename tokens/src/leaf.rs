@@ -78,11 +78,29 @@ fn joins(punct: &Punct, next: Option<&TokenTree>) -> bool {
     punct.spacing() == Spacing::Joint && (lifetime || sign)
 }
 
-/// The line of a doc comment; `/** … */` is none in gk.
+/// A doc comment as gk has them, of lines alone; none if there is nothing in it.
 fn comment(doc: &str, span: Span) -> Option<Leaf> {
     // Four slashes begin no doc comment.
-    let blank = if doc.starts_with('/') { " " } else { "" };
-    (!doc.contains('\n')).then(|| Leaf { doc: true, ..leaf(&format!("///{blank}{doc}"), span) })
+    let line = |line: &String| format!("///{}{line}", if line.starts_with('/') { " " } else { "" });
+    let lines: Vec<String> = doc_lines(doc).iter().map(line).collect();
+    (!lines.is_empty()).then(|| Leaf { doc: true, ..leaf(&lines.join("\n"), span) })
+}
+
+/// The lines of a doc comment. One of several lines is a block, which may have stars down its side, or be indented; its first and
+/// last lines may be blank.
+fn doc_lines(doc: &str) -> Vec<String> {
+    let Some((first, block)) = doc.split_once('\n') else { return vec![doc.to_owned()] };
+    let starred = block.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('*')) && block.contains('*');
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let common = block.lines().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or(0);
+    let line = |line: &str| match starred {
+        true => line.trim_start().trim_start_matches('*').to_owned(),
+        false => format!(" {}", line.get(common..).unwrap_or("")),
+    };
+    let lines: Vec<String> = [first.trim_start_matches('*').to_owned()].into_iter().chain(block.lines().map(line)).collect();
+    let blank = |line: &String| line.trim().is_empty();
+    let end = lines.iter().rposition(|line| !blank(line)).map_or(0, |last| last + 1);
+    lines[..end].iter().skip_while(|line| blank(line)).cloned().collect()
 }
 
 /// The text of `[doc = "…"]`, as a doc comment arrives; where another macro has passed it on, invisible delimiters stand around it.
@@ -129,11 +147,29 @@ mod tests {
 
     #[test]
     fn inner_and_block_docs_are_comments() {
-        assert_eq!(texts("//! inner\n/** block\n comment */ const A".parse().unwrap()), ["const", "A"]);
+        assert_eq!(texts("//! inner\n/** block\n comment */ const A".parse().unwrap()), ["/// block\n/// comment ", "const", "A"]);
         assert_eq!(
             texts("#[doc = \"/ a\"] #[doc] #![x]".parse().unwrap()),
             ["/// / a", "#", "[", "doc", "]", "#", "!", "[", "x", "]"]
         );
+    }
+
+    #[test]
+    fn blocks_are_lines_without_their_frame() {
+        for (block, lines) in [
+            ("/** One. */", vec![" One. "]),
+            ("/**\n * Ä.\n *\n *     code\n */", vec![" Ä.", "", "     code"]),
+            ("/** Indented.\n\n       more\n         deeper */", vec![" Indented.", " ", " more", "   deeper "]),
+            ("/**\n\t- a\r\n\t* b\n*/", vec![" - a", " * b"]),
+            ("/**\n *\n */", vec![]),
+            ("/**\n / path\n */", vec![" / path"]),
+        ] {
+            let [TokenTree::Punct(_), TokenTree::Group(group)] = &Vec::from_iter(block.parse::<TokenStream>().unwrap())[..] else {
+                panic!("{block}")
+            };
+            let found = doc_comment(&TokenTree::Group(group.clone())).unwrap();
+            assert_eq!(doc_lines(&found), lines, "{block}");
+        }
     }
 
     #[test]

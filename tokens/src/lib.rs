@@ -34,7 +34,7 @@ impl Text {
         let places: Option<Vec<(usize, usize)>> = leaves.iter().map(|leaf| place(leaf.span)).collect();
         let laid_out = places.and_then(|places| {
             let placed = leaves.iter().zip(places).collect();
-            laid_out(&without_blocks(placed))
+            laid_out(&on_lines_of_their_own(placed))
         });
         laid_out.filter(|laid_out| words(&laid_out.text).eq(words(&joined.text))).unwrap_or(joined)
     }
@@ -64,10 +64,23 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 type Placed<'a> = (&'a Leaf, (usize, usize));
 
-/// Leaves out doc comments that something follows on their line: they were `/** … */`, which is none in gk.
-fn without_blocks(placed: Vec<Placed>) -> Vec<Placed> {
-    let followed: Vec<bool> = placed.windows(2).map(|pair| pair[0].0.doc && pair[0].1.0 == pair[1].1.0).collect();
-    placed.into_iter().enumerate().filter(|(at, _)| !followed.get(*at).copied().unwrap_or(false)).map(|(_, leaf)| leaf).collect()
+/// Sees to it that doc comments have lines of their own, as gk's do, which blocks need not have. They move up to lines where nothing
+/// is; where there are none, they are left out.
+fn on_lines_of_their_own(mut placed: Vec<Placed>) -> Vec<Placed> {
+    let mut kept = vec![true; placed.len()];
+    for at in 0..placed.len() {
+        let (leaf, (line, column)) = placed[at];
+        let Some(&(_, (next, _))) = placed.get(at + 1).filter(|_| leaf.doc) else { continue };
+        let lines = 1 + leaf.text.matches('\n').count();
+        let (before, (last, _)) = placed[..at].last().copied().unwrap_or((leaf, (0, 0)));
+        let free = last + if before.doc { 1 + before.text.matches('\n').count() } else { 1 };
+        match next.checked_sub(lines) {
+            Some(_) if line + lines <= next => {}
+            Some(higher) if higher >= free && higher > 0 => placed[at].1 = (higher, column),
+            _ => kept[at] = false,
+        }
+    }
+    placed.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(placed, _)| placed).collect()
 }
 
 /// Every token on its line and column; none unless they follow one another.
@@ -87,7 +100,7 @@ fn laid_out(placed: &[Placed]) -> Option<Text> {
         }
         text.extend(std::iter::repeat_n(' ', to_column - column));
         pieces.push(add(&mut text, leaf));
-        // Texts in quotes, which gk refuses, may go over several lines.
+        // Blocks of documentation go over several lines, and so may texts in quotes, which gk refuses.
         line += leaf.text.matches('\n').count();
         column = leaf.text.rsplit_once('\n').map_or(to_column, |_| 1);
         column += leaf.text.rsplit('\n').next().map_or(0, |last| last.chars().count());
@@ -139,6 +152,23 @@ mod tests {
     fn block_comments_are_not_lines_of_documentation() {
         let text = placed("/** before */ fn f", &[(1, 1), (1, 15), (1, 18)]);
         assert_eq!((text.text.as_str(), text.line), ("              fn f", Some(1)));
+    }
+
+    #[test]
+    fn blocks_of_documentation_have_lines_of_their_own() {
+        for (tokens, text) in [
+            // As many lines as before, so that what follows stays where it was.
+            ("fn a\n/**\n * One.\n * Two.\n */\nfn f", "fn a\n/// One.\n/// Two.\n\n\nfn f"),
+            ("fn a\n\n/** One.\n    Two. */ fn f", "fn a\n/// One.\n/// Two. \n            fn f"),
+            ("fn a\n\n  /** One. */ fn f", "fn a\n  /// One. \n              fn f"),
+            // Nothing is free: it is left out.
+            ("fn a\n/** One. */ fn f", "fn a\n            fn f"),
+            ("fn a\n/** One.\n    Two. */ fn f", "fn a\n\n            fn f"),
+            ("/** One. */ fn f", "            fn f"),
+        ] {
+            let made = Text::of(tokens.parse().unwrap(), |span| Some((span.start().line, span.start().column + 1)));
+            assert_eq!((made.text.as_str(), made.line), (text, Some(1)), "{tokens}");
+        }
     }
 
     /// The text of tokens that tell these places.

@@ -63,3 +63,17 @@ pub mod paths {
         gpukc::gpu_kernel!(r"./kernels.gk",);
     }
 }
+
+/// Documentation in blocks.
+pub mod blocks {
+    gpukc::gpu_kernel! {
+        /**
+         * In a block.
+         *
+         * - A list.
+         */
+        kernel several(x: f32[n]) -> y: f32[n] { y[i] = x[i]; }
+
+        /** On one line. */ kernel one(x: f32[n]) -> y: f32[n] { y[i] = x[i]; }
+    }
+}
