@@ -56,6 +56,43 @@ fn one_file_for_each_architecture() {
     assert!(all.len() >= 7 && all.contains(&"two.sm_75.cubin".to_owned()) && all.contains(&"two.sm_120.cubin".to_owned()), "{all:?}");
 }
 
+/// Kind, architecture and code of what is in a container.
+fn entries(bytes: &[u8]) -> Vec<(usize, usize, String)> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    assert_eq!((word(0), word(8)), (0xba55ed50, bytes.len() - 16));
+    let (mut at, mut entries) = (16, Vec::new());
+    while at < bytes.len() {
+        let (head, length) = (word(at + 4), word(at + 8));
+        let code = String::from_utf8_lossy(&bytes[at + head..at + head + length]).into_owned();
+        entries.push((word(at) & 0xffff, word(at + 28), code));
+        at += head + length;
+    }
+    entries
+}
+
+/// What the stand-in was asked to compile for.
+fn made_for(code: &str) -> String {
+    code.split(' ').nth(2).unwrap().to_owned()
+}
+
+/// The texts for these rows are launched in two ways, by one block a row and by a cluster. Whichever code a driver picks from a
+/// container, one way is right.
+#[test]
+fn code_of_one_container_is_of_one_text() {
+    let place = Place::new();
+    place.file("rows.gk", "kernel rows(x: f32[m, n]) -> y: f32[m, n] { y[i, j] = exp(x[i, j]) / sum[k] exp(x[i, k]); }\n");
+    let texts = |architectures: &str| -> Vec<String> {
+        let arguments = ["compile", "rows.gk", "--emit", "fatbin", "--shape", "m=128,n=131072", "--arch", architectures, "-o", "out"];
+        run(&place, Driver::Absent, &[], &arguments).expect(0, &[]);
+        let code = entries(&fs::read(place.path("out/rows.fatbin")).unwrap());
+        let text = |code: &str| code.split_once('\n').unwrap().1.trim_end_matches('\0').to_owned();
+        code.iter().map(|(_, _, code)| text(code)).collect()
+    };
+    let (both, new) = (texts("sm_90a,sm_80"), texts("sm_90a"));
+    assert!(both.len() == 3 && both.iter().all(|text| *text == both[0] && !text.contains("__cluster_dims__")), "{}", both[0]);
+    assert!(new.len() == 2 && new.iter().all(|text| text.contains("__cluster_dims__")), "{}", new[0]);
+}
+
 #[test]
 fn one_container_for_all() {
     let place = Place::new();
@@ -64,19 +101,9 @@ fn one_container_for_all() {
     run(&place, Driver::Absent, &[], &arguments).expect(0, &[]);
     assert_eq!(names(&place, "out"), ["two.fatbin"]);
     let bytes = fs::read(place.path("out/two.fatbin")).unwrap();
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    assert_eq!((word(0), word(8)), (0xba55ed50, bytes.len() - 16));
-    // Kind, architecture and text of each entry.
-    let (mut at, mut entries) = (16, Vec::new());
-    while at < bytes.len() {
-        let (head, length) = (word(at + 4), word(at + 8));
-        let code = String::from_utf8_lossy(&bytes[at + head..at + head + length]).into_owned();
-        let made_for = code.split(' ').nth(2).unwrap().to_owned();
-        entries.push((word(at) & 0xffff, word(at + 28), made_for));
-        at += head + length;
-    }
+    let found: Vec<(usize, usize, String)> = entries(&bytes).into_iter().map(|(kind, of, code)| (kind, of, made_for(&code))).collect();
     let wanted = [(2, 80, "sm_80"), (2, 90, "sm_90a"), (1, 90, "compute_90")].map(|(kind, of, name)| (kind, of, name.to_owned()));
-    assert_eq!(entries, wanted);
+    assert_eq!(found, wanted);
     // One file may go to standard output, where that is no terminal.
     let to_standard_output = ["compile", "two.gk", "--emit", "fatbin", "--arch", "sm_80,sm_90a"];
     let mut command = place.command(&to_standard_output);

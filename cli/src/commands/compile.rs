@@ -188,9 +188,9 @@ impl Job<'_> {
         Ok(all)
     }
 
-    /// Code for a target, and what it is for.
-    fn binary(&self, target: Target, wanted: Wanted) -> Result<Binary, Failure> {
-        let all = self.cuda(target)?;
+    /// Code for a target, of the text that is made for `least`, and what it is for.
+    fn binary(&self, least: Target, target: Target, wanted: Wanted) -> Result<Binary, Failure> {
+        let all = self.cuda(least)?;
         let cuda = all.first().ok_or_else(|| Failure::bug("no text for some kernels"))?;
         let extra: &[String] = if self.line_info { &["--generate-line-info".to_owned()] } else { &[] };
         let mut progress = self.progress.borrow_mut();
@@ -228,20 +228,22 @@ impl Job<'_> {
                 return first.map(|cuda| text("cu", cuda.source.to_string())).ok_or_else(|| Failure::bug("no text for some kernels"));
             }
         };
-        let binary = self.binary(target, wanted)?;
+        let binary = self.binary(target, target, wanted)?;
         let name = format!("{stem}.{}", binary.form.name());
         Ok(Product { name, bytes: binary.image, text: binary.form == Form::Ptx })
     }
 
-    /// Code for all targets in one file, and for GPUs that come later PTX of the newest of them.
+    /// Code for all targets in one file, and for GPUs that come later PTX of the newest of them. All of it is of one text, that for the
+    /// least of the targets: whichever the driver picks is launched in one way.
     fn fatbin(&self, targets: &[Target], stem: &str) -> Result<Product, Failure> {
+        let least = least(targets)?;
         let mut all = Vec::new();
         for &target in targets {
-            all.push((self.binary(target, Wanted::Binary)?, target));
+            all.push((self.binary(least, target, Wanted::Binary)?, target));
         }
         let newest = targets.iter().map(|target| target.capability).max().map(|capability| Target { capability, specific: false });
         if let Some(target) = newest {
-            all.push((self.binary(target, Wanted::Ptx)?, target));
+            all.push((self.binary(least, target, Wanted::Ptx)?, target));
         }
         let mut entries = Vec::new();
         for (binary, target) in &all {
@@ -254,12 +256,17 @@ impl Job<'_> {
 
     /// A folder that builds without gpukc. Its one text is that for the least of the targets, which the others run too.
     fn project(&self, targets: &[Target], stem: &str) -> Result<Vec<Product>, Failure> {
-        let least = targets.iter().min().copied().ok_or_else(|| Failure::bug("no architecture"))?;
+        let least = least(targets)?;
         let files = project::files(stem, &self.kernels, &self.cuda(least)?, least, targets)?;
         let product =
             |(name, text): (String, String)| Product { name: format!("{stem}/{name}"), bytes: text.into_bytes(), text: true };
         Ok(files.into_iter().map(product).collect())
     }
+}
+
+/// The target whose text all of them run.
+fn least(targets: &[Target]) -> Result<Target, Failure> {
+    targets.iter().min().copied().ok_or_else(|| Failure::bug("no architecture"))
 }
 
 /// A folder is made when there is something to write into it; that it can't be is found before.
