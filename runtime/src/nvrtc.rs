@@ -150,9 +150,24 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
+    /// Options that change no result, as far as this version has them.
+    pub(crate) fn version_options(&self) -> impl Iterator<Item = &'static str> {
+        let since = [
+            // Leaves out what our texts never use; a third of the time of a small kernel.
+            ((12, 4), "--minimal"),
+            // NVRTC's own cache answers without a log.
+            ((12, 9), "--no-cache"),
+        ];
+        let version = self.version;
+        since.into_iter().filter(move |(since, _)| version >= *since).map(|(_, option)| option)
+    }
+
     /// What to compile for a target: its machine code if NVRTC knows it, else PTX of the newest one before it.
     pub fn resolve(&self, target: Target) -> Result<Resolved, Error> {
+        /// The first with architectures of instructions of their own: before, `sm_90a` is no name.
+        const SPECIFIC: (u32, u32) = (12, 0);
         if self.architectures.contains(&target.capability) {
+            let target = Target { specific: target.specific && self.version >= SPECIFIC, ..target };
             return Ok(Resolved { form: Form::Cubin, architecture: target.to_string() });
         }
         match self.architectures.iter().rev().find(|&&known| known < target.capability) {

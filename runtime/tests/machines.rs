@@ -128,6 +128,21 @@ fn devices_that_nvrtc_does_not_know() {
     test("7.0", "NVRTC 13.0 does not compile for sm_70; it does for sm_75, sm_80, sm_86, sm_89, sm_90, sm_100, sm_120");
 }
 
+/// Options and architectures that a version lacks are not asked for.
+#[test]
+fn older_versions_of_nvrtc_will_do() {
+    for version in ["11.2", "11.8", "12.0", "12.3", "12.4", "12.8", "12.9"] {
+        within("older_versions_of_nvrtc_will_do", Driver::Whole, &[("STANDIN_NVRTC", version)], || {
+            let binary = compile(Facts::of(0).unwrap().target).unwrap();
+            let expected = if std::env::var("STANDIN_NVRTC").unwrap().starts_with("11") { "sm_90" } else { "sm_90a" };
+            assert_eq!((binary.form, binary.architecture.as_str()), (Form::Cubin, expected));
+        });
+        if is_child() {
+            return;
+        }
+    }
+}
+
 #[test]
 fn what_nvrtc_may_say() {
     let test = |fail: &str| {

@@ -19,7 +19,7 @@
 
 namespace {
 
-enum : int { OK = 0, OUT_OF_MEMORY = 1, COMPILATION = 6, BUILTIN_OPERATION_FAILURE = 7 };
+enum : int { OK = 0, OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6, BUILTIN_OPERATION_FAILURE = 7 };
 
 struct Program {
     std::string source, log, cubin, ptx;
@@ -97,7 +97,15 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
         program->log = "kernel.cu(1): error: the stand-in rejects every text";
         return COMPILATION;
     }
+    double version = atof(setting("STANDIN_NVRTC", "13.0").c_str());
     for (int at = 0; at < count; at++) {
+        std::string option = options[at];
+        bool known = option == "--minimal" ? version > 12.35 : option == "--no-cache" ? version > 12.85 : true;
+        if (option.rfind("--gpu-architecture=", 0) == 0 && option.back() == 'a' && version < 12) known = false;
+        if (!known) {
+            program->log = "nvrtc: error: unrecognized option or value " + option + " found";
+            return INVALID_OPTION;
+        }
         const char *name = "--gpu-architecture=";
         if (!strncmp(options[at], name, strlen(name))) architecture = options[at] + strlen(name);
     }
