@@ -101,7 +101,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// If the sizes differ, or the array is of another device; the buffer is freed then.
     pub fn copy_to<const RANK: usize>(self, stream: &Stream, array: &mut impl Output<T, RANK>) -> Result<Transfer<T>, Error> {
         let array = array.untyped_mut();
-        self.check(array)?;
+        self.check(stream, array)?;
         Ok(Transfer(match (self.0, stream.device()) {
             (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_device(device, pinned, array.piece())?),
             (Host::Plain(values), None) => {
@@ -118,7 +118,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// If the sizes differ, or the array is of another device; the buffer is freed then.
     pub fn copy_from<const RANK: usize>(self, stream: &Stream, array: &impl Input<T, RANK>) -> Result<Transfer<T>, Error> {
         let array = array.untyped();
-        self.check(array)?;
+        self.check(stream, array)?;
         Ok(Transfer(match (self.0, stream.device()) {
             (Host::Pinned(pinned, _), Some(device)) => Moving::Device(Copying::to_host(device, array.piece(), pinned)?),
             (Host::Plain(mut values), None) => {
@@ -129,7 +129,10 @@ impl<T: Element> PinnedBuffer<T> {
         }))
     }
 
-    fn check(&self, array: &Untyped) -> Result<(), Error> {
+    fn check(&self, stream: &Stream, array: &Untyped) -> Result<(), Error> {
+        if !array.gpu().is(stream.shared()) {
+            return Err(Error::arguments("an array of another device than the stream, or of this one opened again"));
+        }
         if array.extents().elements() == Some(self.len()) {
             Ok(())
         } else {

@@ -59,7 +59,7 @@ impl Stream {
     pub fn wait_for(&self, other: &Stream) -> Result<(), Error> {
         match (self.device(), other.device()) {
             (Some(own), Some(other)) => Ok(own.wait_for(other)?),
-            (None, None) => Ok(()),
+            (None, None) if Arc::ptr_eq(self.shared(), other.shared()) => Ok(()),
             _ => Err(Error::arguments("a stream of another device, or of this one opened again")),
         }
     }
@@ -71,7 +71,7 @@ impl Stream {
     pub fn record(&self) -> Result<Event, Error> {
         Ok(Event(match self.device() {
             Some(stream) => Point::Device(Arc::new(device::Event::record(stream)?)),
-            None => Point::Host(Instant::now()),
+            None => Point::Host(self.shared().clone(), Instant::now()),
         }))
     }
 }
@@ -89,7 +89,7 @@ pub struct Event(Point);
 
 #[derive(Clone)]
 enum Point {
-    Host(Instant),
+    Host(Arc<Shared>, Instant),
     Device(Arc<device::Event>),
 }
 
@@ -100,7 +100,7 @@ impl Event {
     /// If the device has failed.
     pub fn is_done(&self) -> Result<bool, Error> {
         match &self.0 {
-            Point::Host(_) => Ok(true),
+            Point::Host(..) => Ok(true),
             Point::Device(event) => Ok(event.is_done()?),
         }
     }
@@ -111,7 +111,7 @@ impl Event {
     /// If something has failed that was asked of the device before, an index out of range say.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.0 {
-            Point::Host(_) => Ok(()),
+            Point::Host(..) => Ok(()),
             Point::Device(event) => Ok(event.synchronize()?),
         }
     }
@@ -122,9 +122,9 @@ impl Event {
     /// If they are of different devices, or the device has failed.
     pub fn since(&self, earlier: &Event) -> Result<Duration, Error> {
         match (&self.0, &earlier.0) {
-            (Point::Host(end), Point::Host(start)) => Ok(end.saturating_duration_since(*start)),
+            (Point::Host(of, end), Point::Host(other, start)) if Arc::ptr_eq(of, other) => Ok(end.saturating_duration_since(*start)),
             (Point::Device(end), Point::Device(start)) => Ok(end.since(start)?),
-            _ => Err(Error::arguments("events of different devices")),
+            _ => Err(Error::arguments("an event of another device, or of this one opened again")),
         }
     }
 }

@@ -290,6 +290,26 @@ fn arrays_of_another_device_are_refused() -> Result<(), Error> {
 }
 
 /// What a call would refuse, making it ready refuses as well.
+/// As on GPUs: what works on the CPU works there.
+#[test]
+fn streams_and_copies_of_another_device_are_refused() -> Result<(), Error> {
+    let (gpu, other) = (Gpu::cpu(), Gpu::cpu());
+    let mut x = gpu.upload(&[1.0, 2.0])?;
+    let refused = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert!(error.kind() == ErrorKind::Arguments && error.to_string().contains("of another device"), "{error}");
+    };
+    refused(gpu.stream().wait_for(&other.new_stream()?));
+    gpu.stream().wait_for(&gpu.clone().new_stream()?)?;
+    refused(gpu.stream().record()?.since(&other.stream().record()?).map(drop));
+    // Pinned memory is of no device, streams and arrays are.
+    refused(PinnedBuffer::from_slice(&gpu, &[3.0, 4.0])?.copy_to(other.stream(), &mut x).map(drop));
+    refused(PinnedBuffer::zeros(&gpu, 2)?.copy_from(other.stream(), &x).map(drop));
+    let found = PinnedBuffer::zeros(&other, 2)?.copy_from(gpu.stream(), &x)?.wait()?;
+    assert_eq!(found.as_slice(), [1.0, 2.0]);
+    Ok(())
+}
+
 #[test]
 fn kernels_are_made_ready() -> Result<(), Error> {
     let gpu = Gpu::cpu();
