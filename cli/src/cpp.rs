@@ -8,7 +8,7 @@ use gpukc_dsl::program::{DimId, Expr, ExprId, ExprKind, Literal, ScalarId};
 use gpukc_dsl::types::{BinaryOp, Builtin, Type, UnaryOp};
 
 /// Functions of the namespace `gpukc_host` that the expressions below call: gk's arithmetic where C++'s is another.
-pub const HELPERS: &str = "\
+const HELPERS: &str = "\
 inline int64_t quotient(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? int64_t(0 - uint64_t(a)) : a / b; }
 inline int64_t remainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 inline int64_t div_floor(int64_t a, int64_t b) { return quotient(a, b) - (remainder(a, b) != 0 && (a < 0) != (b < 0)); }
@@ -16,6 +16,19 @@ inline int64_t mod_floor(int64_t a, int64_t b) { return remainder(a, b) + (remai
 inline int64_t minimum(int64_t a, int64_t b) { return b < a ? b : a; }
 inline int64_t maximum(int64_t a, int64_t b) { return a < b ? b : a; }
 ";
+
+/// The helpers that a text calls, and those that these call: compilers warn of others.
+pub fn helpers(text: &str) -> String {
+    let mut taken: Vec<&str> = Vec::new();
+    for helper in HELPERS.lines().rev() {
+        let head = helper.split('(').next().unwrap_or_default();
+        let call = format!("{}(", head.rsplit(' ').next().unwrap_or_default());
+        if taken.iter().any(|taken| taken.contains(&call)) || text.contains(&format!("gpukc_host::{call}")) {
+            taken.insert(0, helper);
+        }
+    }
+    taken.iter().map(|helper| format!("{helper}\n")).collect()
+}
 
 /// Names of dims and scalars.
 #[derive(Default)]

@@ -30,21 +30,32 @@ pub fn files(
     let functions: Vec<Function> = kernels.iter().zip(cuda).map(&mut function).collect::<Result<_, _>>()?;
     let stem = &text_name(stem);
     let mut header = format!("// Launches the kernels of {stem}.cu. Pointers are device pointers to row-major arrays.\n{HEADER}");
-    let mut source = format!(
-        "// See launch.h.\n#include \"launch.h\"\n\n#include \"{stem}.cu\"\n\nnamespace {{\nnamespace gpukc_host {{\n\n{}{SOURCE}{}{SOURCE_END}",
-        cpp::HELPERS,
-        if cuda.iter().flat_map(|kernel| &kernel.launches).any(|launch| launch.overlapping) { overlapping() } else { String::new() },
-    );
+    let mut definitions = String::new();
     for function in &functions {
         let _ = write!(header, "\n{}{}", function.about, function.declarations());
-        let _ = write!(source, "\n{}", function.definitions());
+        let _ = write!(definitions, "\n{}", function.definitions());
     }
+    let source = format!("// See launch.h.\n#include \"launch.h\"\n\n#include \"{stem}.cu\"\n{}{definitions}", helpers(&definitions));
     Ok(vec![
         (format!("{stem}.cu"), text.source.to_string()),
         ("launch.h".to_owned(), header),
         ("launch.cu".to_owned(), source),
         ("Makefile".to_owned(), makefile(stem, least, targets)),
     ])
+}
+
+/// What some functions call, and nothing else, for compilers warn of it.
+fn helpers(definitions: &str) -> String {
+    let all = [
+        cpp::helpers(definitions),
+        if definitions.contains("gpukc_host::Memory ") { MEMORY.to_owned() } else { String::new() },
+        if definitions.contains("gpukc_host::launch_overlapping(") { overlapping() } else { String::new() },
+    ]
+    .concat();
+    match all.trim() {
+        "" => String::new(),
+        all => format!("\nnamespace {{\nnamespace gpukc_host {{\n\n{all}\n\n}}  // namespace gpukc_host\n}}  // namespace\n"),
+    }
 }
 
 /// What the text's file is called: make and the shell read it as one word, and the launcher has a name of its own.
@@ -81,7 +92,7 @@ struct IndexCheck {
 // the stream is done, `read_` tells, from a copy on the host, whether an index was out of range since the memory was zeroed.
 ";
 
-const SOURCE: &str = "
+const MEMORY: &str = "
 // One piece of memory for a call, given back when it is over.
 struct Memory {
     cudaStream_t stream;
@@ -119,11 +130,6 @@ cudaError_t launch_overlapping(const void* kernel, dim3 grid, dim3 block, void**
     config.numAttrs = 1;
     return cudaLaunchKernelExC(&config, kernel, arguments);
 }
-";
-
-const SOURCE_END: &str = "
-}  // namespace gpukc_host
-}  // namespace
 ";
 
 fn makefile(stem: &str, least: Target, targets: &[Target]) -> String {
