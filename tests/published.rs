@@ -22,7 +22,8 @@ extern "C" __global__ void before(const TYPE* x, TYPE* y, unsigned long long* pu
     if (threadIdx.x == 0) block = (int)take_ticket(published);
     block = lane_value(block, 0);
     TYPE zero = 0;
-    TYPE value = scan_before_block<3>(published, block / n, n, block % n, x[block], totals, zero, Sum());
+    if (threadIdx.x == 0) publish_block_total(published, block / n, n, block % n, x[block]);
+    TYPE value = scan_before_block<3>(published, block / n, n, block % n, totals, zero, Sum());
     if (threadIdx.x == 0) y[block] = value;
 }
 "#;

@@ -195,7 +195,7 @@ pub enum Node {
         /// The body.
         body: Vec<Node>,
     },
-    /// `while (condition) { body }`: scalar functions only.
+    /// `while (condition) { body }`: how often is not known before.
     While(Expr, Vec<Node>),
     /// A branch.
     If {

@@ -138,15 +138,19 @@ impl Writer {
         self.scope.declare(name, ty);
     }
 
-    /// A pointer to rows, which is subscripted as the array would be.
+    /// A pointer to rows, which is subscripted as the array would be; a reference, where there is one element.
     fn dynamic_array(&mut self, ty: &CudaType, name: &str, extents: &[u32], at: u32) {
+        let ty_name = type_name(ty);
+        let place = if at == 0 { "block_memory".to_string() } else { format!("&block_memory[{at}]") };
+        if extents.is_empty() {
+            self.line(&format!("{ty_name}& {name} = *({ty_name}*){place};"));
+            return self.scope.declare(name, ty);
+        }
         let rows: String = extents.iter().skip(1).map(|extent| format!("[{extent}]")).collect();
         let (declared, cast) = match rows.as_str() {
             "" => (format!("* {name}"), "*".to_string()),
             rows => (format!(" (*{name}){rows}"), format!(" (*){rows}")),
         };
-        let ty_name = type_name(ty);
-        let place = if at == 0 { "block_memory".to_string() } else { format!("&block_memory[{at}]") };
         self.line(&format!("{ty_name}{declared} = ({ty_name}{cast}){place};"));
         self.scope.declare(name, ty);
     }

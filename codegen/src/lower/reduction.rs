@@ -345,13 +345,6 @@ impl Reduction {
             _ => accumulator,
         }
     }
-    /// Bytes of an accumulator, indices of argmin and argmax included.
-    pub fn accumulator_bytes(&self) -> usize {
-        match self.accumulator {
-            CudaType::Best(ty) => ty.size() + 8,
-            CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty.size(),
-        }
-    }
     /// `Sum()`, to be passed to a helper.
     pub fn functor(&self) -> Expr {
         call(self.functor_call_bare(), Vec::new())

@@ -8,8 +8,11 @@
 //! Waiting ends: a block takes its number when it starts, so that all blocks with smaller numbers have started too, and none
 //! needs more than those. What is waited for are totals, which depend on their own block alone, and totals of totals: no block
 //! waits for a chain of others, and no bit depends on timing. Rows of terms that one block covers need none of this.
+//!
+//! Where accumulators are small enough, blocks go on to further terms, which they load while they wait ([`pipeline`]).
 
 mod outputs;
+mod pipeline;
 mod terms;
 
 use gpukc_dsl::program::{Direction, ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Scan, Statement};
@@ -27,9 +30,6 @@ use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 use crate::size;
 use crate::walk;
 
-/// Blocks that should be resident at once where accumulators are small: while some wait, others load (2^28 f32 on an H200: 6 blocks
-/// 826 µs, 7 blocks 779 µs).
-const RESIDENT: u32 = 7;
 /// Threads of a block: eight warps of four rows each.
 const THREADS: u32 = 256;
 
@@ -156,10 +156,41 @@ struct Published {
 /// A block's terms, scanned by themselves.
 struct Scanned {
     /// Four rows of four terms, each with what stands before it in its row of 128.
-    values: Expr,
-    /// By lane: what stands before that row in the block, and up to its end.
+    values: Values,
+    /// By lane: what stands before that row in the block.
     before_rows: Expr,
-    rows_running: Expr,
+}
+
+/// Where a thread has its four rows of four terms.
+enum Values {
+    /// In an array of registers.
+    Registers(Expr),
+    /// Laid aside in shared memory: a pack for each row and thread.
+    Aside(Expr, CudaType),
+}
+
+/// A lane's four terms of one row.
+struct Quad {
+    values: Expr,
+    packed: bool,
+}
+
+impl Values {
+    fn quad(&self, lowering: &mut Lowering, at: &Expr) -> Quad {
+        match self {
+            Values::Registers(values) => Quad { values: values.clone().at(at.clone()), packed: false },
+            Values::Aside(laid, pack) => {
+                let laid = laid.clone().at(at.clone()).at(name("threadIdx.x"));
+                Quad { values: lowering.local("laid", pack.clone(), laid), packed: true }
+            }
+        }
+    }
+}
+
+impl Quad {
+    fn term(&self, number: Expr) -> Expr {
+        if self.packed { self.values.clone().lane(number) } else { self.values.clone().at(number) }
+    }
 }
 
 /// Lowers scans.
@@ -179,22 +210,31 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
     let reduction = shape.reduction(lowering)?;
     let rows = lowering.points(&shape.batch)?;
     let published = published(lowering, shape, &reduction, &rows);
-    let block = block(lowering, shape, published.as_ref(), &rows);
+    let all = rows.clone().times(shape.blocks());
+    let suffix = super::map::suffix(lowering, statement);
+    if let Some(published) = published.as_ref().filter(|_| pipeline::applies(lowering, &reduction, &all)) {
+        pipeline::lower(lowering, statement, shape, &reduction, published, &rows)?;
+        pipeline::end(lowering, &reduction, &suffix, notes(true), [all, 1.into(), 1.into()]);
+        return Ok(());
+    }
+    let ticket = published.as_ref().map(|published| ticket(lowering, published));
+    let threads = threads(lowering);
+    let block = block(lowering, shape, published.as_ref(), &rows, ticket, &threads);
     bind_results(lowering, &shape.batch, &block.row)?;
-    let values = terms::load(lowering, shape, &reduction, &block)?;
-    let scanned = scan_block(lowering, &reduction, values, &block)?;
+    let values = lowering.registers("value", reduction.accumulator.clone(), vec![4, 4]);
+    terms::load(lowering, shape, &reduction, &block, &values)?;
+    let totals = lowering.shared("row_total", reduction.accumulator.clone(), vec![32]);
+    scan_rows(lowering, &reduction, &values, &totals, &threads)?;
+    lowering.push(Node::Barrier);
+    let rows_running = rows_running(lowering, &reduction, &totals, &threads);
+    let before_rows = lowering.local("rows_before", reduction.accumulator.clone(), rows_before(&reduction, &rows_running));
     let before_block = match &published {
-        Some(published) => before_block(lowering, &reduction, published, &block, &scanned)?,
+        Some(published) => before_block(lowering, &reduction, published, &block, &threads, (&values, rows_running))?,
         None => reduction.identity.clone(),
     };
+    let scanned = Scanned { values: Values::Registers(values), before_rows };
     outputs::store(lowering, statement, shape, &reduction, &block, &scanned, before_block)?;
-    let suffix = super::map::suffix(lowering, statement);
-    let grid = [rows.times(shape.blocks()), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "scan", notes(published.is_some()), grid, [THREADS, 1, 1]);
-    let small = reduction.accumulator_bytes() <= 4 && lowering.facts.narrow;
-    if let Some(launch) = lowering.plan.launches.last_mut().filter(|_| small && published.is_some()) {
-        launch.resident = Some(RESIDENT);
-    }
+    lowering.end_launch(&suffix, "scan", notes(published.is_some()), [all, 1.into(), 1.into()], [THREADS, 1, 1]);
     Ok(())
 }
 
@@ -232,35 +272,56 @@ fn published(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, rows
     Some(Published { pointer, blocks, levels })
 }
 
-fn block(lowering: &mut Lowering, shape: &Shape, published: Option<&Published>, rows: &Formula) -> Block {
+/// A thread's place in the block.
+struct Threads {
+    lane: Expr,
+    warp: Expr,
+}
+
+fn threads(lowering: &mut Lowering) -> Threads {
+    let lane = lowering.local("lane", Type::I32, name("threadIdx.x").cast(Type::I32) % int(32));
+    let warp = lowering.local("warp", Type::I32, name("threadIdx.x").cast(Type::I32) / int(32));
+    Threads { lane, warp }
+}
+
+/// The terms of the block that has this ticket, or this index where there are no tickets.
+fn block(
+    lowering: &mut Lowering,
+    shape: &Shape,
+    published: Option<&Published>,
+    rows: &Formula,
+    ticket: Option<Expr>,
+    threads: &Threads,
+) -> Block {
     let ty = lowering.index_type();
     let terms = lowering.size(&shape.terms, "terms");
     let single = rows.constant() == Some(1);
-    let (row, number) = match published {
+    let (row, number) = match published.zip(ticket) {
         None if single => (int(0), int(0)),
         None => (lowering.local("row", ty, name("blockIdx.x").cast(ty)), int(0)),
-        Some(published) => {
-            let ticket = take_ticket(lowering, published);
-            if single {
-                (int(0), lowering.local("block", ty, ticket))
-            } else {
-                let row = lowering.local("row", ty, ticket.clone() / published.blocks.clone());
-                (row, lowering.local("block", ty, ticket % published.blocks.clone()))
-            }
-        }
+        Some((published, ticket)) => number(lowering, published, rows, ticket),
     };
-    let lane = lowering.local("lane", Type::I32, name("threadIdx.x").cast(Type::I32) % int(32));
-    let warp = lowering.local("warp", Type::I32, name("threadIdx.x").cast(Type::I32) / int(32));
     let start = match number.constant() {
         Some(_) => int(0),
         None => lowering.local("start", ty, number.clone() * int(BLOCK)),
     };
-    let first = lowering.local("first", ty, start.clone() + warp.clone() * int(512) + lane.clone() * int(4));
-    Block { row, number, terms, start, first, lane, warp }
+    let first = start.clone() + threads.warp.clone() * int(512) + threads.lane.clone() * int(4);
+    let first = lowering.local("first", ty, first);
+    Block { row, number, terms, start, first, lane: threads.lane.clone(), warp: threads.warp.clone() }
+}
+
+/// Which row of terms a ticket stands for, and which block of it.
+fn number(lowering: &mut Lowering, published: &Published, rows: &Formula, ticket: Expr) -> (Expr, Expr) {
+    let ty = lowering.index_type();
+    if rows.constant() == Some(1) {
+        return (int(0), lowering.local("block", ty, ticket));
+    }
+    let row = lowering.local("row", ty, ticket.clone() / published.blocks.clone());
+    (row, lowering.local("block", ty, ticket % published.blocks.clone()))
 }
 
 /// The block's number in the order in which blocks start.
-fn take_ticket(lowering: &mut Lowering, published: &Published) -> Expr {
+fn ticket(lowering: &mut Lowering, published: &Published) -> Expr {
     lowering.push(Node::Comment("Blocks are numbered as they start: those before this one are at work or done.".into()));
     let ticket = lowering.shared("ticket", Type::I32, Vec::new());
     let take = Node::Assign(ticket.clone(), call("take_ticket", vec![published.pointer.clone()]));
@@ -275,10 +336,9 @@ fn four(lowering: &mut Lowering, wish: &str, write: impl FnOnce(&mut Lowering, E
     lowering.each(wish, Type::I32, [int(0), int(4), int(1)], Unroll::Full, write)
 }
 
-/// Scans the block's terms in place, each row for itself, and the totals of its 32 rows.
-fn scan_block(lowering: &mut Lowering, reduction: &Reduction, values: Expr, block: &Block) -> Result<Scanned, Error> {
+/// Scans the block's terms in place, each row for itself; the rows' totals go to shared memory.
+fn scan_rows(lowering: &mut Lowering, reduction: &Reduction, values: &Expr, totals: &Expr, threads: &Threads) -> Result<(), Error> {
     let ty = reduction.accumulator.clone();
-    let totals = lowering.shared("row_total", ty.clone(), vec![32]);
     four(lowering, "at", |lowering, at| {
         let value = |index: i64| values.clone().at(at.clone()).at(int(index));
         for quad in 1..4 {
@@ -294,17 +354,55 @@ fn scan_block(lowering: &mut Lowering, reduction: &Reduction, values: Expr, bloc
             lowering.push(Node::Assign(place, value));
             Ok(())
         })?;
-        let store = Node::Assign(totals.clone().at(block.warp.clone() * int(4) + at.clone()), running);
-        let last_lane = block.lane.clone().binary("==", int(31));
+        let store = Node::Assign(totals.clone().at(threads.warp.clone() * int(4) + at.clone()), running);
+        let last_lane = threads.lane.clone().binary("==", int(31));
         lowering.push(Node::If { condition: last_lane, then: vec![store], otherwise: Vec::new() });
         Ok(())
-    })?;
-    lowering.push(Node::Barrier);
-    let running = call("kogge_stone", vec![totals.at(block.lane.clone()), reduction.functor()]);
-    let rows_running = lowering.local("rows_running", ty.clone(), running);
-    let before = call("lane_before", vec![rows_running.clone(), reduction.identity.clone()]);
-    let before_rows = lowering.local("rows_before", ty, before);
-    Ok(Scanned { values, before_rows, rows_running })
+    })
+}
+
+/// By lane: the scan of the rows' totals up to that row.
+fn rows_running(lowering: &mut Lowering, reduction: &Reduction, totals: &Expr, threads: &Threads) -> Expr {
+    let running = call("kogge_stone", vec![totals.clone().at(threads.lane.clone()), reduction.functor()]);
+    lowering.local("rows_running", reduction.accumulator.clone(), running)
+}
+
+/// By lane: what stands before that row in the block.
+fn rows_before(reduction: &Reduction, rows_running: &Expr) -> Expr {
+    call("lane_before", vec![rows_running.clone(), reduction.identity.clone()])
+}
+
+/// Publishes the block's total, which one thread has.
+fn publish(lowering: &mut Lowering, scan: [Expr; 4], total: Expr) {
+    let arguments = scan.into_iter().chain([total]).collect();
+    lowering.push(Node::Call("publish_block_total".into(), arguments));
+}
+
+impl Published {
+    /// Which block of which scan: the arguments that tell it to the functions of the prelude.
+    fn scan(&self, lowering: &Lowering, row: &Expr, block: &Expr) -> [Expr; 4] {
+        // A grid has fewer than 2^31 blocks.
+        let wide = lowering.index_type() == Type::I64;
+        let number = |x: &Expr| if wide && x.constant().is_none() { x.clone().cast(Type::I32) } else { x.clone() };
+        [self.pointer.clone(), number(row), number(&self.blocks), number(block)]
+    }
+}
+
+/// A warp finds out what stands before a block; its first lane leaves that in `place`.
+fn look_back(
+    lowering: &mut Lowering,
+    reduction: &Reduction,
+    levels: i64,
+    scan: [Expr; 4],
+    (totals, place): (Expr, &Expr),
+    threads: &Threads,
+) {
+    let rest = [totals, reduction.identity.clone(), reduction.functor()];
+    let arguments = [int(levels)].into_iter().chain(scan).chain(rest).collect();
+    let before = lowering.local("before", reduction.accumulator.clone(), call("scan_before_block", arguments));
+    let store = Node::Assign(place.clone(), before);
+    let first_lane = threads.lane.clone().binary("==", int(0));
+    lowering.push(Node::If { condition: first_lane, then: vec![store], otherwise: Vec::new() });
 }
 
 /// Publishes the block's total and waits for what stands before the block, which the first warp finds out for all.
@@ -313,44 +411,31 @@ fn before_block(
     reduction: &Reduction,
     published: &Published,
     block: &Block,
-    scanned: &Scanned,
+    threads: &Threads,
+    (values, rows_running): (&Expr, Expr),
 ) -> Result<Expr, Error> {
+    let scan = published.scan(lowering, &block.row, &block.number);
     let ty = reduction.accumulator.clone();
     let aside = lowering.shared("aside", ty.clone(), vec![4, 4, 32]);
     let totals = lowering.shared("totals", ty.clone(), vec![128]);
-    let before_block = lowering.shared("before_block", ty.clone(), Vec::new());
+    let before_block = lowering.shared("before_block", ty, Vec::new());
+    lowering.when(name("threadIdx.x").binary("==", int(31)), |lowering| {
+        publish(lowering, scan.clone(), rows_running);
+        Ok(())
+    })?;
     lowering.when(block.warp.clone().binary("==", int(0)), |lowering| {
         lowering.push(Node::Comment("Waiting takes registers: meanwhile the warp lays its terms aside.".into()));
         let each_value = |lowering: &mut Lowering, assign: fn(Expr, Expr) -> Node| {
             four(lowering, "at", |lowering, at| {
                 four(lowering, "quad", |lowering, quad| {
                     let laid = aside.clone().at(at.clone()).at(quad.clone()).at(block.lane.clone());
-                    lowering.push(assign(laid, scanned.values.clone().at(at).at(quad)));
+                    lowering.push(assign(laid, values.clone().at(at).at(quad)));
                     Ok(())
                 })
             })
         };
         each_value(lowering, Node::Assign)?;
-        let total = call("lane_value", vec![scanned.rows_running.clone(), int(31)]);
-        let total = lowering.local("total", ty.clone(), total);
-        // A grid has fewer than 2^31 blocks.
-        let wide = lowering.index_type() == Type::I64;
-        let number = |x: Expr| if wide && x.constant().is_none() { x.cast(Type::I32) } else { x };
-        let arguments = vec![
-            int(published.levels),
-            published.pointer.clone(),
-            number(block.row.clone()),
-            number(published.blocks.clone()),
-            number(block.number.clone()),
-            total,
-            totals,
-            reduction.identity.clone(),
-            reduction.functor(),
-        ];
-        let before = lowering.local("before", ty, call("scan_before_block", arguments));
-        let store = Node::Assign(before_block.clone(), before);
-        let first_lane = block.lane.clone().binary("==", int(0));
-        lowering.push(Node::If { condition: first_lane, then: vec![store], otherwise: Vec::new() });
+        look_back(lowering, reduction, published.levels, scan, (totals, &before_block), threads);
         each_value(lowering, |laid, value| Node::Assign(value, laid))
     })?;
     lowering.push(Node::Barrier);

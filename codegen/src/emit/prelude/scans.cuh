@@ -158,15 +158,27 @@ __device__ __forceinline__ T scan_before(
     return result;
 }
 
-// A warp publishes a block's total and computes what stands before the block. Behind the counter of tickets, each scan of
-// so many blocks has a place for every total and a thirty-second more for what scan_before publishes itself.
+// What the blocks of a scan publish: behind the counter of tickets, each scan of so many blocks has a place for every total
+// and a thirty-second more for what scan_before publishes itself.
+template <class T>
+__device__ __forceinline__ Published<T>* published_totals(unsigned long long* published, int scan, int blocks) {
+    return (Published<T>*)(published + 1) + (long long)scan * (blocks + blocks / 32);
+}
+
+// One thread publishes a block's total.
+template <class T>
+__device__ __forceinline__ void publish_block_total(
+    unsigned long long* published, int scan, int blocks, int block, T total
+) {
+    published_totals<T>(published, scan, blocks)[block].publish(total);
+}
+
+// A warp of a block that has published its total computes what stands before the block.
 template <int LEVELS, class T, class Combine>
 __device__ __forceinline__ T scan_before_block(
-    unsigned long long* published, int scan, int blocks, int block, T total, T* row, T identity, Combine combine
+    unsigned long long* published, int scan, int blocks, int block, T* row, T identity, Combine combine
 ) {
-    Published<T>* totals = (Published<T>*)(published + 1) + (long long)scan * (blocks + blocks / 32);
-    if ((int)threadIdx.x % 32 == 0) totals[block].publish(total);
-    return scan_before<LEVELS>(totals, blocks, block, row, identity, combine);
+    return scan_before<LEVELS>(published_totals<T>(published, scan, blocks), blocks, block, row, identity, combine);
 }
 
 // Inclusive scan of up to 32 values in the order of kogge_stone, by one thread; gives the last.

@@ -76,10 +76,11 @@ impl Outputs<'_> {
         let ty = lowering.index_type();
         four(lowering, "at", |lowering, at| {
             let before = self.before_row(lowering, &at);
+            let values = self.scanned.values.quad(lowering, &at);
             four(lowering, "quad", |lowering, quad| {
                 let term = self.block.first.clone() + at.clone() * int(128) + quad.clone();
                 let term = lowering.local("term", ty, term);
-                let value = self.reduction.combine(before, self.scanned.values.clone().at(at).at(quad));
+                let value = self.reduction.combine(before, values.term(quad));
                 lowering.when(term.clone().less(self.block.terms.clone()), |lowering| {
                     self.element(lowering, term + int(i64::from(self.is_exclusive())), value)
                 })
@@ -162,8 +163,8 @@ impl Outputs<'_> {
             let (_, offset) = self.first_place(lowering, first.clone())?;
             let place = Expr::Unary("&", Box::new(Expr::Wide(element, 4, Box::new(pointer.clone()), Box::new(offset))));
             let store = Node::Call("store_once".into(), vec![place, pack.clone()]);
-            let values = self.scanned.values.clone().at(at);
-            let of_quad = |quad: Expr| self.reduction.combine(before.clone(), values.clone().at(quad));
+            let values = self.scanned.values.quad(lowering, &at);
+            let of_quad = |quad: Expr| self.reduction.combine(before.clone(), values.term(quad));
             if !self.is_exclusive() {
                 self.pack(lowering, &first, &pack, of_quad)?;
                 lowering.push(store);

@@ -30,12 +30,10 @@ struct Along {
 }
 
 /// Loads the lane's terms into registers; those beyond the end are the identity.
-pub fn load(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block: &Block) -> Result<Expr, Error> {
-    let values = lowering.registers("value", reduction.accumulator.clone(), vec![4, 4]);
+pub fn load(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block: &Block, values: &Expr) -> Result<(), Error> {
     let along = along(lowering, shape, reduction);
     if along.is_empty() {
-        one_by_one(lowering, shape, reduction, block, &values)?;
-        return Ok(values);
+        return one_by_one(lowering, shape, reduction, block, values);
     }
     let mut places = Vec::new();
     for array in &along {
@@ -43,11 +41,11 @@ pub fn load(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block
         places.push((place, lowering.kernel.arrays[array.array].element.size()));
     }
     let condition = wide(block, places);
-    let (then, ()) = lowering.block(|lowering| in_packs(lowering, shape, reduction, block, &along, &values))?;
+    let (then, ()) = lowering.block(|lowering| in_packs(lowering, shape, reduction, block, &along, values))?;
     lowering.computed.clear();
-    let (otherwise, ()) = lowering.block(|lowering| one_by_one(lowering, shape, reduction, block, &values))?;
+    let (otherwise, ()) = lowering.block(|lowering| one_by_one(lowering, shape, reduction, block, values))?;
     lowering.push(Node::If { condition, then, otherwise });
-    Ok(values)
+    Ok(())
 }
 
 fn one_by_one(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block: &Block, values: &Expr) -> Result<(), Error> {

@@ -9,8 +9,8 @@ use crate::lower::context::Lowering;
 use crate::lower::reduction::Reduction;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int};
 
-/// Most loads that a lane has in flight.
-const MOST_LOADS: i64 = 16;
+/// Most loads that a lane has in flight: those of a whole block of terms.
+const MOST_LOADS: i64 = 32;
 /// Bytes that a lane has in flight: there are few warps, so each has more than one that goes through an array.
 const IN_FLIGHT: i64 = 512;
 
