@@ -327,12 +327,16 @@ fn cudarc_has_read_before_we_write() -> Result<(), Box<dyn std::error::Error>> {
     let ones = vec![1.0f32; COUNT];
     let mut x = own.clone_htod(&ones)?;
     let mut copies = [other.alloc_zeros::<f32>(COUNT)?, other.alloc_zeros::<f32>(COUNT)?];
+    // Everything is at hand, so that nothing but the order keeps us from writing at once.
+    let (zeros, filled) = (gpu.zeros([COUNT])?, gpu.upload(&ones)?);
+    scale::prepare(&gpu, 1.0, [COUNT])?;
+    gpu.synchronize()?;
 
     (0..50).try_for_each(|_| other.memcpy_dtod(&x, &mut copies[0]))?;
-    interop::with_mut(&gpu, &mut x, [COUNT], |x| x.assign(&gpu.zeros([COUNT])?))?;
+    interop::with_mut(&gpu, &mut x, [COUNT], |x| x.assign(&zeros))?;
     (0..50).try_for_each(|_| other.memcpy_dtod(&x, &mut copies[1]))?;
     let mut x = interop::array(&gpu, x, [COUNT])?;
-    scale::into(&gpu, 1.0, &gpu.upload(&ones)?, &mut x)?;
+    scale::into(&gpu, 1.0, &filled, &mut x)?;
 
     assert!(other.clone_dtoh(&copies[0])? == ones, "lent too early");
     assert!(other.clone_dtoh(&copies[1])?.iter().all(|x| *x == 0.0), "taken too early");

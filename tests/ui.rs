@@ -97,7 +97,7 @@ fn wrong_kernels_are_refused_where_they_are_wrong() {
 fn right_kernels_compile_without_warnings() {
     let out = tempfile::tempdir().expect("a folder");
     for file in files("pass") {
-        for edition in ["2021", "2024"] {
+        for edition in ["2018", "2021", "2024"] {
             compiles(&file, edition, out.path());
         }
     }

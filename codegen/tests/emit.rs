@@ -225,7 +225,7 @@ fn a_plan_has_a_text_form() {
 #[test]
 fn comments_stay_comments() {
     let (mut plan, functions) = everything();
-    plan.summary = vec!["evil \\".into(), "one\ntwo */ int x;".into()];
+    plan.summary = vec!["evil \\".into(), "one\ntwo */ int x;".into(), "three\rint y; \\\r\nfour".into()];
     let text = emit(&plan, &functions);
-    assert!(text.contains("// evil \\ .\n// one\n// two */ int x;\n"), "{text}");
+    assert!(text.contains("// evil \\ .\n// one\n// two */ int x;\n// three\n// int y; \\ .\n// four\n"), "{text}");
 }

@@ -51,10 +51,12 @@ fn about(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Comment lines. No text gets out of one: a line break starts a further line, and none ends in a backslash.
+/// Comment lines. No text gets out of one: a line break starts a further line, a carriage return alone being one to some compilers, and
+/// none ends in a backslash.
 pub fn comment(lines: &[String]) -> String {
     let mut out = String::new();
-    for line in lines.iter().flat_map(|line| if line.is_empty() { vec![""] } else { line.lines().collect() }) {
+    let text = lines.join("\n").replace("\r\n", "\n").replace('\r', "\n");
+    for line in text.split('\n').filter(|_| !lines.is_empty()) {
         let line = line.trim_end();
         let stop = if line.ends_with('\\') { " ." } else { "" };
         out += format!("// {line}{stop}").trim_end();
