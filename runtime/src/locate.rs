@@ -101,8 +101,12 @@ pub(crate) fn set(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The version that a library's file name states: `libnvrtc.so.13`, `libnvrtc.so.12.4.127`, `nvrtc64_130_0.dll`.
+/// The version that a library's file name states: `libnvrtc.so.13`, `libnvrtc.so.12.4.127`, `nvrtc64_130_0.dll`. From 11.2 to 11.8 all
+/// have one name.
 fn version_of_name(name: &str) -> Option<(u32, Option<u32>)> {
+    if ["libnvrtc.so.11.2", "nvrtc64_112_0.dll"].contains(&name) {
+        return Some((11, None));
+    }
     if let Some(rest) = name.strip_prefix("nvrtc64_").and_then(|rest| rest.strip_suffix("_0.dll")) {
         let number: u32 = rest.parse().ok()?;
         return Some((number / 10, (!number.is_multiple_of(10)).then_some(number % 10)));
@@ -304,11 +308,23 @@ mod tests {
     fn names_tell_versions() {
         assert_eq!(version_of_name("libnvrtc.so.13"), Some((13, None)));
         assert_eq!(version_of_name("libnvrtc.so.12.4.127"), Some((12, Some(4))));
+        assert_eq!(["libnvrtc.so.11.2", "nvrtc64_112_0.dll"].map(version_of_name), [Some((11, None)); 2]);
+        assert_eq!(version_of_name("libnvrtc.so.11.8.89"), Some((11, Some(8))));
         assert_eq!(version_of_name("libnvrtc.alt.so.13"), None);
         assert_eq!(version_of_name("libnvrtc-builtins.so.13.0"), None);
         assert_eq!(version_of_builtins("libnvrtc-builtins.so.13.0"), Some((13, 0)));
         assert_eq!(version_of_builtins("libnvrtc-builtins.so.12.4.127"), Some((12, 4)));
         assert_eq!(version_of_builtins("libnvrtc-builtins.alt.so.13.0"), None);
+    }
+
+    #[test]
+    fn versions_of_one_name_are_told_by_what_lies_beside() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["libnvrtc.so.11.2", "libnvrtc-builtins.so.11.8"] {
+            fs::write(folder.path().join(name), b"1").unwrap();
+        }
+        let found = in_folder(folder.path(), "here").unwrap();
+        assert_eq!((found.version, found.builtins.is_some()), ((11, Some(8)), true));
     }
 
     #[test]
