@@ -230,6 +230,19 @@ fn builds(place: &Place, folder: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Counters in shared memory are more than later consumer devices have: a text for both leaves them elsewhere.
+#[test]
+fn a_text_for_several_fits_all_of_them() {
+    let place = Place::new();
+    place.file("counts.gk", "kernel counts(key: i32[n]) -> h: i32[30000] { h[key[i] | drop] += 1; }\n");
+    for (architectures, shared) in [("sm_80", true), ("sm_80,sm_86", false), ("sm_90a,sm_100", true), ("sm_90a,sm_120", false)] {
+        let arguments = ["compile", "counts.gk", "--shape", "n=100000000", "--emit", "project", "--arch", architectures, "-o", "out"];
+        place.run(&arguments).expect(0, &[]);
+        let launcher = read(&place, "out/counts/launch.cu");
+        assert_eq!(launcher.contains("cudaFuncAttributeMaxDynamicSharedMemorySize, 120000"), shared, "{architectures}: {launcher}");
+    }
+}
+
 /// make takes the text's name for one word, whatever the program's file is called, and the launcher's file is another.
 #[test]
 fn projects_have_plain_names() {

@@ -233,10 +233,21 @@ impl Job<'_> {
         Ok(Product { name, bytes: binary.image, text: binary.form == Form::Ptx })
     }
 
+    /// The target whose text all of them run: the least, unless its text takes more shared memory than others have.
+    fn least(&self, targets: &[Target]) -> Result<Target, Failure> {
+        let least = targets.iter().min().copied().ok_or_else(|| Failure::bug("no architecture"))?;
+        let room = targets.iter().map(|target| target.shared_bytes()).min().unwrap_or(0);
+        if self.cuda(least)?.iter().flat_map(|cuda| &cuda.launches).all(|launch| i64::from(launch.shared_bytes) <= room) {
+            return Ok(least);
+        }
+        let smaller = Target::TESTED.into_iter().filter(|other| other.capability <= least.capability && other.shared_bytes() <= room);
+        Ok(smaller.max().unwrap_or(least))
+    }
+
     /// Code for all targets in one file, and for GPUs that come later PTX of the newest of them. All of it is of one text, that for the
     /// least of the targets: whichever the driver picks is launched in one way.
     fn fatbin(&self, targets: &[Target], stem: &str) -> Result<Product, Failure> {
-        let least = least(targets)?;
+        let least = self.least(targets)?;
         let mut all = Vec::new();
         for &target in targets {
             all.push((self.binary(least, target, Wanted::Binary)?, target));
@@ -256,17 +267,12 @@ impl Job<'_> {
 
     /// A folder that builds without gpukc. Its one text is that for the least of the targets, which the others run too.
     fn project(&self, targets: &[Target], stem: &str) -> Result<Vec<Product>, Failure> {
-        let least = least(targets)?;
+        let least = self.least(targets)?;
         let files = project::files(stem, &self.kernels, &self.cuda(least)?, least, targets)?;
         let product =
             |(name, text): (String, String)| Product { name: format!("{stem}/{name}"), bytes: text.into_bytes(), text: true };
         Ok(files.into_iter().map(product).collect())
     }
-}
-
-/// The target whose text all of them run.
-fn least(targets: &[Target]) -> Result<Target, Failure> {
-    targets.iter().min().copied().ok_or_else(|| Failure::bug("no architecture"))
 }
 
 /// A folder is made when there is something to write into it; that it can't be is found before.
