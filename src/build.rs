@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::{Bundle, Entry, hash};
-use crate::error::in_rust;
+use crate::error::WORDS;
 use crate::kernel::compile;
 use gpukc_codegen::facts::Facts;
 use gpukc_codegen::target::Target;
@@ -23,6 +23,7 @@ use gpukc_dsl::diagnostic::render;
 use gpukc_dsl::program::Program;
 use gpukc_dsl::program::in_place::in_place;
 use gpukc_dsl::source::Source;
+use gpukc_runtime::advice::Words;
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::{Compiler, Wanted};
 
@@ -144,7 +145,9 @@ impl Files {
 
 /// What NVRTC says, and what to do about it.
 fn failed(error: &gpukc_runtime::error::Error) -> Error {
-    Error(in_rust(&format!("{error}\n  help: {}", error.help())))
+    // The GPU of the machine that builds is of no account, and so is its CPU.
+    let words = Words { cpu: None, results: None, ..WORDS };
+    Error(format!("{error}\n  help: {}", error.help(&words)))
 }
 
 fn entries(source: &Source, program: &Program, (target, oldest): (Target, bool), compiler: &Compiler) -> Result<Vec<Entry>, Error> {

@@ -6,7 +6,8 @@ use gpukc_codegen as codegen;
 use gpukc_cpu::RunError;
 use gpukc_dsl::call::CallError;
 use gpukc_dsl::source::{Source, Span};
-use gpukc_runtime::error as device;
+use gpukc_runtime::advice::Words;
+use gpukc_runtime::error::{self as device, Missing};
 use gpukc_runtime::queue::Fault;
 
 /// Why a call failed: one sentence, whose turn it is to act, and, where these are known, the kernel, the place in its text, the
@@ -140,13 +141,15 @@ impl Error {
             device::Error::Arguments { kernel, message } | device::Error::Limit { kernel, message } if kernel.is_empty() => {
                 message.clone()
             }
-            device::Error::Missing(missing) => in_rust(&missing.to_string()),
+            device::Error::Missing(Missing::Ordinal { asked, count }) => {
+                format!("there is no device number {asked}: the driver sees {count}")
+            }
             other => other.to_string(),
         };
         let mut made = Error::new(kind, message);
         // Of a mistake that is about no kernel, the message says it all.
         if !matches!(&error, device::Error::Arguments { kernel, .. } if kernel.is_empty()) {
-            made = made.help(in_rust(&error.help()));
+            made = made.help(error.help(&WORDS));
         }
         if let Some(source) = source {
             made = made.at(source, error.span());
@@ -173,7 +176,7 @@ impl Error {
     /// The call of the driver or of NVRTC that failed, if it was one.
     pub fn driver_call(&self) -> Option<DriverCall<'_>> {
         match self.0.cause.as_ref()? {
-            device::Error::Call { call, code, name, .. } | device::Error::Missing(device::Missing::Device(call, code, name)) => {
+            device::Error::Call { call, code, name, .. } | device::Error::Missing(Missing::Device(call, code, name)) => {
                 Some(DriverCall { function: call, code: *code, name })
             }
             _ => None,
@@ -186,10 +189,15 @@ impl Error {
     }
 }
 
-/// What is said in words of the command line, in those of this crate.
-pub(crate) fn in_rust(text: &str) -> String {
-    text.replace("`--device cpu`", "`Gpu::cpu()`").replace(" with --arch", "").replace("cuda:", "number ")
-}
+/// What programs can be advised to do.
+pub(crate) const WORDS: Words = Words {
+    cpu: Some("`Gpu::cpu()`"),
+    results: Some("`Gpu::cpu()`"),
+    architecture: None,
+    doctor: Some("`gpukc doctor`"),
+    setup: Some("`gpukc setup`"),
+    device: "number ",
+};
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

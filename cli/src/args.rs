@@ -203,7 +203,7 @@ pub struct Verify {
     /// What calls and data follow from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Take about this long at most, shared among the kernels
+    /// Take about this long at most, shared among the kernels; each gets one call at least, even of 0 seconds
     #[arg(long)]
     pub seconds: Option<f64>,
 }

@@ -26,6 +26,15 @@ pub fn parse(text: &str) -> Result<Asked, Failure> {
     }
 }
 
+/// Parses `--device` of a command that is about a GPU.
+pub fn parse_gpu(text: &str) -> Result<u32, Failure> {
+    match parse(text) {
+        Ok(Asked::Cuda(ordinal)) => Ok(ordinal),
+        Ok(Asked::Auto) => Ok(0),
+        Ok(Asked::Cpu) | Err(_) => Err(Failure::usage(format!("--device is cuda or cuda:N, not `{text}`: the GPU is measured"))),
+    }
+}
+
 /// Whether there is such a GPU, and an NVRTC.
 pub fn usable(ordinal: u32, compiler: &Compiler) -> Result<(), Error> {
     Facts::of(ordinal).and_then(|_| compiler.located()).map(|_| ())

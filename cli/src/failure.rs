@@ -1,6 +1,7 @@
 //! How a command ends when it does not succeed: an exit status and what to say.
 
 use gpukc_dsl::source::Source;
+use gpukc_runtime::advice::Words;
 use gpukc_runtime::error::{Error, Kind, bytes_text};
 
 use crate::output;
@@ -12,11 +13,34 @@ pub struct Failure {
     status: u8,
     /// Empty if everything has been said.
     message: String,
-    help: Option<String>,
+    help: Option<Help>,
+}
+
+/// What to do, said when it is known which command says it.
+#[derive(Debug)]
+enum Help {
+    Text(String),
+    /// What the runtime advises.
+    Runtime(Box<Error>),
+    /// The GPU's part is beyond a known limit: the CPU does it.
+    Unsupported,
+    /// The GPU's part is broken: the CPU gives the results.
+    Meanwhile,
+}
+
+impl Help {
+    fn say(&self, words: &Words) -> Option<String> {
+        match self {
+            Help::Text(text) => Some(text.clone()),
+            Help::Runtime(error) => Some(error.help(words)),
+            Help::Unsupported => words.results.map(|results| format!("this is not supported on the GPU yet; {results} runs it")),
+            Help::Meanwhile => words.meanwhile(),
+        }
+    }
 }
 
 impl Failure {
-    fn new(status: u8, message: impl Into<String>, help: Option<String>) -> Failure {
+    fn new(status: u8, message: impl Into<String>, help: Option<Help>) -> Failure {
         Failure { status, message: message.into(), help }
     }
     /// The program is wrong; its diagnostics have been shown.
@@ -36,13 +60,17 @@ impl Failure {
     pub fn program(message: impl Into<String>) -> Failure {
         Failure::new(1, message, None)
     }
+    /// The program is beyond a limit of what GPUs run.
+    pub fn unsupported(message: impl Into<String>) -> Failure {
+        Failure::new(1, message, Some(Help::Unsupported))
+    }
     /// The command line is wrong.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure::new(2, message, None)
     }
     /// The machine lacks something.
     pub fn environment(message: impl Into<String>, help: Option<&str>) -> Failure {
-        Failure::new(3, message, help.map(str::to_owned))
+        Failure::new(3, message, help.map(|help| Help::Text(help.to_owned())))
     }
     /// The inputs do not fit.
     pub fn input(message: impl Into<String>) -> Failure {
@@ -52,9 +80,13 @@ impl Failure {
     pub fn bug(message: impl Into<String>) -> Failure {
         Failure::new(70, message, None)
     }
+    /// Ours to mend, in what is done for the GPU.
+    pub fn bug_on_gpu(message: impl Into<String>) -> Failure {
+        Failure::new(70, message, Some(Help::Meanwhile))
+    }
     /// Adds what to do.
     pub fn help(mut self, help: impl Into<String>) -> Failure {
-        self.help = Some(help.into());
+        self.help = Some(Help::Text(help.into()));
         self
     }
     /// A failure of the runtime. `source` is the program, for places in it.
@@ -79,18 +111,19 @@ impl Failure {
             report::keep("kernel.cu", &rejected.source);
             report::keep("nvrtc.log", &format!("{}\n{}\n\n{}\n", rejected.code, rejected.options.join(" "), rejected.log));
         }
-        Failure::new(status, message, Some(error.help()))
+        let help = if status == 70 { Help::Meanwhile } else { Help::Runtime(error.clone().into()) };
+        Failure::new(status, message, Some(help))
     }
-    /// Says it, and gives the exit status.
-    pub fn tell(self) -> u8 {
+    /// Says it in the command's words, and gives the exit status.
+    pub fn tell(self, words: &Words) -> u8 {
         if !self.message.is_empty() {
             output::note(&format!("{} {}", output::red("error:"), self.message));
         }
-        if let Some(help) = &self.help {
-            output::note(&format!("  help: {help}"));
-        }
+        let help = self.help.and_then(|help| help.say(words));
         if self.status == 70 && !self.message.is_empty() {
-            output::note(&report::write(&self.message));
+            output::note(&report::write(&self.message, help.as_deref()));
+        } else if let Some(help) = help {
+            output::note(&format!("  help: {help}"));
         }
         self.status
     }

@@ -64,10 +64,11 @@ pub fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Bytes that are no text are not for a terminal.
-pub fn no_terminal(what: &str) -> Result<(), Failure> {
+/// Bytes that are no text are not for a terminal; `place` is where else the command puts them.
+pub fn no_terminal(what: &str, place: &str) -> Result<(), Failure> {
     if io::stdout().is_terminal() {
-        return Err(Failure::usage(format!("{what} is no text for the terminal")).help("name a file, or send standard output to one"));
+        return Err(Failure::usage(format!("{what} is no text for the terminal"))
+            .help(format!("name a {place}, or send standard output to a file")));
     }
     Ok(())
 }

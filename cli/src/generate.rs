@@ -28,6 +28,9 @@ pub struct Generator {
     pub seed: Option<u64>,
 }
 
+/// An array of the language has no more.
+const MOST_DIMS: usize = 8;
+
 /// Parses a source that starts like a generator; `None` if it doesn't.
 pub fn parse(text: &str) -> Option<Result<Generator, String>> {
     let (head, rest) = text.split_once(':')?;
@@ -39,25 +42,34 @@ pub fn parse(text: &str) -> Option<Result<Generator, String>> {
         "ones" => Fill::Ones,
         _ => return None,
     };
-    let malformed = || format!("`{text}` is not a generator; write {head}:1024x512 or {head}:1024x512:SEED");
-    let (shape, seed) = rest.split_once(':').map_or((rest, None), |(shape, seed)| (shape, Some(seed)));
-    let digits = |part: &str| {
-        let plain = part.replace('_', "");
-        plain.bytes().all(|byte| byte.is_ascii_digit()).then(|| plain.parse::<i64>().ok()).flatten()
+    let takes_seed = matches!(fill, Fill::Rand | Fill::Randn);
+    let malformed = || {
+        let seeded = if takes_seed { format!(" or {head}:1024x512:SEED") } else { String::new() };
+        Some(Err(format!("`{text}` is not a generator; write {head}:1024x512{seeded}")))
     };
-    let shape: Option<Vec<i64>> = shape.split('x').map(digits).collect();
-    let Some(shape) = shape.filter(|shape| shape.len() <= 8) else { return Some(Err(malformed())) };
-    let seed = match seed {
+    let (shape, seed) = rest.split_once(':').map_or((rest, None), |(shape, seed)| (shape, Some(seed)));
+    let extents: Vec<String> = shape.split('x').map(|extent| extent.replace('_', "")).collect();
+    if !extents.iter().chain(seed.map(str::to_owned).iter()).all(|part| is_number(part)) {
+        return malformed();
+    }
+    if extents.len() > MOST_DIMS {
+        return Some(Err(format!("`{text}` has {} dimensions; an array has {MOST_DIMS} at most", extents.len())));
+    }
+    let Ok(shape) = extents.iter().map(|extent| extent.parse()).collect::<Result<Vec<i64>, _>>() else {
+        return Some(Err(format!("`{text}` has an extent above {}", i64::MAX)));
+    };
+    let seed = match seed.map(str::parse) {
+        Some(_) if !takes_seed => return Some(Err(format!("`{text}`: only rand and randn take a seed"))),
+        Some(Err(_)) => return Some(Err(format!("`{text}` has a seed above {}", u64::MAX))),
+        Some(Ok(seed)) => Some(seed),
         None => None,
-        Some(_) if !matches!(fill, Fill::Rand | Fill::Randn) => {
-            return Some(Err(format!("`{text}`: only rand and randn take a seed")));
-        }
-        Some(seed) => match seed.parse() {
-            Ok(seed) => Some(seed),
-            Err(_) => return Some(Err(malformed())),
-        },
     };
     Some(Ok(Generator { fill, shape, seed }))
+}
+
+/// Digits and nothing else.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// SplitMix64's output function.
@@ -188,6 +200,13 @@ mod tests {
         {
             assert!(parse(bad).unwrap().is_err(), "{bad}");
         }
+        let said = |text: &str| parse(text).unwrap().unwrap_err();
+        assert_eq!(said("ones:3.5"), "`ones:3.5` is not a generator; write ones:1024x512");
+        assert_eq!(said("rand:3:y"), "`rand:3:y` is not a generator; write rand:1024x512 or rand:1024x512:SEED");
+        assert_eq!(said("ones:1x1x1x1x1x1x1x1x1"), "`ones:1x1x1x1x1x1x1x1x1` has 9 dimensions; an array has 8 at most");
+        assert_eq!(parse("ones:1x1x1x1x1x1x1x1").unwrap().unwrap().shape, [1; 8]);
+        assert_eq!(said("zeros:9223372036854775808"), "`zeros:9223372036854775808` has an extent above 9223372036854775807");
+        assert_eq!(said("rand:3:18446744073709551616"), "`rand:3:18446744073709551616` has a seed above 18446744073709551615");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit status: 0 done; 1 the program is wrong; 2 usage;
 //! 3 the environment lacks something; 4 the inputs do not fit; 70 an internal error.
 
+mod advice;
 mod args;
 mod commands;
 mod cpp;
@@ -24,6 +25,7 @@ mod show;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use gpukc_runtime::advice::Words;
 
 use args::{Args, Command};
 use failure::Failure;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     let status = match work.map(|thread| thread.join()) {
         Ok(Ok(status)) => status,
         // A panic ends the process in the hook, so this is the thread that could not be started.
-        _ => Failure::environment("no thread can be started", None).tell(),
+        _ => Failure::environment("no thread can be started", None).tell(&advice::PLAIN),
     };
     ExitCode::from(status)
 }
@@ -57,16 +59,17 @@ fn run() -> u8 {
         }
     };
     if args.version {
-        return finish(commands::version::run());
+        return finish(commands::version::run(), &advice::PLAIN);
     }
     let Some(command) = args.command else {
         output::note(&Args::command().render_help().to_string());
         return 2;
     };
+    let words = advice::words(&command);
     if let Some(Err(failure)) = args.timeout.map(ending::after) {
-        return failure.tell();
+        return failure.tell(&words);
     }
-    finish(match &command {
+    let result = match &command {
         Command::Check(args) => commands::check::run(args),
         Command::Compile(args) => commands::compile::run(args),
         Command::Run(args) => commands::run::run(args),
@@ -78,12 +81,13 @@ fn run() -> u8 {
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Setup => commands::setup::run(),
         Command::Completions(args) => commands::completions::run(args),
-    })
+    };
+    finish(result, &words)
 }
 
-fn finish(result: Result<(), Failure>) -> u8 {
+fn finish(result: Result<(), Failure>, words: &Words) -> u8 {
     match result {
         Ok(()) => 0,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.tell(words),
     }
 }

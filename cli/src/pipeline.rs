@@ -169,9 +169,8 @@ fn refused(error: CodegenError, source: &Source) -> Failure {
     match error {
         CodegenError::Limit { message, span } => {
             let place = source.position(span.start as usize);
-            Failure::program(format!("{}:{}:{}: {message}", source.name(), place.line, place.column))
-                .help("this is not supported on the GPU yet; `--device cpu` runs it")
+            Failure::unsupported(format!("{}:{}:{}: {message}", source.name(), place.line, place.column))
         }
-        CodegenError::Bug(message) => Failure::bug(message),
+        CodegenError::Bug(message) => Failure::bug_on_gpu(message),
     }
 }

@@ -16,17 +16,18 @@ pub fn keep(name: &'static str, text: &str) {
     kept.push((name, text.to_owned()));
 }
 
-/// Writes what is kept into a folder of its own, and says what to do with it.
-pub fn write(message: &str) -> String {
+/// Writes what is kept into a folder of its own, and says what to do with it, and meanwhile.
+pub fn write(message: &str, meanwhile: Option<&str>) -> String {
     // From a panic's hook: the lock may be held further up.
     let kept = KEPT.try_lock().map(|kept| kept.clone()).unwrap_or_default();
     let files: Vec<(String, Vec<u8>)> = kept.into_iter().map(|(name, text)| (name.to_owned(), text.into_bytes())).collect();
-    save(message, &files)
+    save(message, meanwhile, &files)
 }
 
-/// Writes files into a folder of its own, and says what to do with it.
-pub fn save(message: &str, files: &[(String, Vec<u8>)]) -> String {
-    let ask = "this is a bug of gpukc; please report it";
+/// Writes files into a folder of its own, and says what to do with it, and meanwhile.
+pub fn save(message: &str, meanwhile: Option<&str>, files: &[(String, Vec<u8>)]) -> String {
+    let meanwhile = meanwhile.map_or(String::new(), |meanwhile| format!("{meanwhile}; "));
+    let ask = format!("this is a bug of gpukc; {meanwhile}please report it");
     let Ok(folder) = tempfile::Builder::new().prefix("gpukc-report-").tempdir() else { return format!("  help: {ask}") };
     let folder = folder.keep();
     let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -46,7 +47,7 @@ pub fn install() {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
         output::note(&format!("{} internal error: {text}{place}", output::red("error:")));
-        output::note(&write(&format!("panic: {text}{place}\n{}", Backtrace::force_capture())));
+        output::note(&write(&format!("panic: {text}{place}\n{}", Backtrace::force_capture()), None));
         ending::in_panic(70);
     }));
 }

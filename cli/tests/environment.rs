@@ -127,8 +127,8 @@ const CASES: &[Case] = &[
     (Driver::Absent, &[], 3, &["there is no NVIDIA driver here", "--device cpu"], &["missing  driver", "install the NVIDIA driver"]),
     (Driver::Broken, &[], 3, &["lacks `cuLaunchKernel`", "update the NVIDIA driver"], &["missing  driver"]),
     (Driver::Whole, &[("STANDIN_DEVICES", "")], 3, &["sees no GPU", "--device cpu"], &["sees no GPU"]),
-    (Driver::Whole, &[("CUDA_VISIBLE_DEVICES", "")], 3, &["sees no GPU", "CUDA_VISIBLE_DEVICES is set"], &["CUDA_VISIBLE_DEVICES"]),
-    (Driver::Whole, &[("CUDA_VISIBLE_DEVICES", "GPU-none")], 3, &["CUDA_VISIBLE_DEVICES is set"], &["CUDA_VISIBLE_DEVICES"]),
+    (Driver::Whole, &[("CUDA_VISIBLE_DEVICES", "")], 3, &["sees no GPU", "unset CUDA_VISIBLE_DEVICES"], &["CUDA_VISIBLE_DEVICES"]),
+    (Driver::Whole, &[("CUDA_VISIBLE_DEVICES", "GPU-none")], 3, &["unset CUDA_VISIBLE_DEVICES"], &["CUDA_VISIBLE_DEVICES"]),
     (Driver::Whole, &[("STANDIN_FAIL", "cuInit=803")], 3, &["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "restart"], &["restart"]),
     (
         Driver::Whole,
@@ -173,7 +173,7 @@ const CASES: &[Case] = &[
         Driver::Whole,
         &[("STANDIN_MEMORY", "5000")],
         4,
-        &["kernel `scale`: `x` 3.9 KiB, `y` 3.9 KiB", "4.9 KiB of 4.9 KiB free", "n up to 585 (it is 1000) would fit"],
+        &["kernel `scale`: `x` 3.9 KiB, `y` 3.9 KiB", "4.9 KiB of 4.9 KiB free", "n up to 585 (it is 1000)"],
         &[],
     ),
 ];
@@ -194,10 +194,31 @@ fn what_may_be_missing() {
             let run = place.run(*driver, settings, &["run", "scale.gk", "--in", "a=2", "--in", "x=ones:3"]);
             assert_eq!(place.run(*driver, settings, &["doctor"]).expect(run.status, of_doctor).status, run.status);
         }
+        advice_can_be_taken(&place, *driver, settings);
         // Whatever the GPU lacks, the CPU runs, and so does all that needs no GPU.
         let cpu = ["run", "scale.gk", "--device", "cpu", "--in", "a=2", "--in", "x=ones:3"];
         place.run(*driver, settings, &cpu).expect(0, &["[2.0, 2.0, 2.0]"]);
         place.run(*driver, settings, &["compile", "scale.gk", "--emit", "cuda"]).expect(0, &["__global__"]);
+    }
+}
+
+/// What every command advises is something that it takes, or another command that does.
+fn advice_can_be_taken(place: &Place, driver: Driver, settings: &[(&str, &str)]) {
+    const INPUTS: &[&str] = &["--in", "a=2", "--in", "x=ones:1000"];
+    let bench = [&["bench", "scale.gk", "--runs", "1"][..], INPUTS].concat();
+    let native = ["compile", "scale.gk", "--emit", "cubin", "--arch", "native", "-o", "there"];
+    let named = ["compile", "scale.gk", "--emit", "cubin", "--arch", "sm_61", "-o", "there"];
+    let verify = ["verify", "scale.gk", "--device", "cuda", "--calls", "1"];
+    for args in [RUN, &bench, &native, &named, &verify, &["doctor"], &["setup"]] {
+        // Nothing is fetched: there is no Python.
+        let done = done(place.command(driver, settings, args).env("PATH", "/nowhere"));
+        let help = |line: &&str| line.starts_with("  help: ") || line.contains("→");
+        for line in done.err.lines().chain(done.out.lines()).filter(help) {
+            let own = |word: &str| line.replace("`gpukc run --device cpu`", "").contains(word);
+            assert!(!own("--device cpu") || ["run", "verify"].contains(&args[0]), "{args:?}: {line}");
+            assert!(!own("--arch") || args[0] == "compile", "{args:?}: {line}");
+            assert!(!own(&format!("run `gpukc {}`", args[0])), "{args:?}: {line}");
+        }
     }
 }
 

@@ -92,10 +92,14 @@ fn what_cannot_be_verified() {
     place.run(&["verify"]).expect(2, &["FILE"]);
     place.run(&["verify", "scale.gk", "--calls", "0"]).expect(2, &["--calls"]);
     place.run(&["verify", "scale.gk", "--seconds", "-1"]).expect(2, &[]);
-    // No time: the first calls are made nevertheless.
-    let done = place.run(&["verify", "scale.gk", "--device", "cpu", "--calls", "20", "--seconds", "0"]).expect(0, &["equal bits"]);
-    let calls = counts(&done.out).0;
-    assert!((1..20).contains(&calls) && done.out.contains("calls of 20"), "{done:#?}");
+    // No time: each kernel gets one call nevertheless.
+    place.file("two.gk", format!("{SCALE}{}", SCALE.replace("scale", "again")));
+    let done = place.run(&["verify", "two.gk", "--device", "cpu", "--calls", "20", "--seconds", "0"]).expect(0, &[]);
+    let each: Vec<&str> = done.out.lines().collect();
+    assert!(
+        matches!(each[..], [a, b] if a.starts_with("scale: 1 call of 20, ") && b.starts_with("again: 1 call of 20, ")),
+        "{done:#?}"
+    );
 }
 
 #[test]

@@ -198,81 +198,10 @@ impl Error {
         }
         self
     }
-    /// What to do about it.
-    pub fn help(&self) -> String {
-        match self {
-            Error::Missing(missing) => missing.help(),
-            Error::OutOfMemory { fits, .. } if !fits.is_empty() => {
-                let fits: Vec<String> =
-                    fits.iter().map(|Fit { dim, value, largest }| format!("{dim} up to {largest} (it is {value})")).collect();
-                format!("{} would fit; or use `--device cpu`", fits.join(", or "))
-            }
-            Error::OutOfMemory { .. } => {
-                "use smaller inputs, end other programs that use the GPU's memory, or use `--device cpu`".to_owned()
-            }
-            Error::Arguments { .. } => "pass arrays of the shapes and types that the kernel declares".to_owned(),
-            Error::IndexOutOfRange { .. } => {
-                "mend the index data, or state a boundary rule in the subscript (`| clamp`, `| 0.0`, …)".to_owned()
-            }
-            Error::Limit { .. } => "use smaller inputs, or `--device cpu`".to_owned(),
-            Error::Call { call, code: 1, .. } if call.starts_with("nvrtc") => {
-                "this machine's memory is used up; end other programs, or use `--device cpu`".to_owned()
-            }
-            Error::Call { code: 702, .. } => {
-                "the display's driver ends kernels that run for seconds; use smaller inputs, or a GPU without a display".to_owned()
-            }
-            Error::Call { code: 803, .. } => {
-                "the driver's library and kernel module are of different versions; restart the machine".to_owned()
-            }
-            Error::Call { code: 214 | 220, .. } => {
-                "the GPU reports broken memory or links; restart the machine or use another GPU".to_owned()
-            }
-            Error::Call { .. } if self.kind() == Kind::Environment => {
-                "the GPU may be lost or in use; run `gpukc doctor`, or use `--device cpu`".to_owned()
-            }
-            Error::Call { .. } | Error::Rejected(_) | Error::Bug(_) => {
-                "this is a bug of gpukc: please report it; meanwhile `--device cpu` gives the same results".to_owned()
-            }
-        }
-    }
-}
-
-impl Missing {
-    fn help(&self) -> String {
-        match self {
-            Missing::Driver => "install the NVIDIA driver, or use `--device cpu`".to_owned(),
-            Missing::DriverFunction(_) => "update the NVIDIA driver, or use `--device cpu`".to_owned(),
-            Missing::DriverTooOld { nvrtc, driver, .. } => {
-                let older = driver.map_or(String::new(), |(major, _)| match major {
-                    ..12 => String::new(),
-                    12 => ", or set GPUKC_NVRTC to an NVRTC of CUDA 12 (`pip install nvidia-cuda-nvrtc-cu12`)".to_owned(),
-                    _ => format!(", or set GPUKC_NVRTC to an NVRTC of CUDA {major}"),
-                });
-                format!("update the NVIDIA driver to one for CUDA {}{older}, or use `--device cpu`", version_text(*nvrtc))
-            }
-            Missing::Device(_, 100 | 101, _) if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() => {
-                "CUDA_VISIBLE_DEVICES is set and may hide the devices; or use `--device cpu`".to_owned()
-            }
-            Missing::Device(_, 803, _) => "its library and kernel module are of different versions; restart the machine".to_owned(),
-            Missing::Device(..) => "run `gpukc doctor`, or use `--device cpu`".to_owned(),
-            Missing::Ordinal { count: 0, .. } => "use `--device cpu`".to_owned(),
-            Missing::Ordinal { count: 1, .. } => "the only device is cuda:0".to_owned(),
-            Missing::Ordinal { count, .. } => format!("the devices are cuda:0 to cuda:{}", count - 1),
-            Missing::Nvrtc { .. } | Missing::NvrtcBuiltins(_) => {
-                "`gpukc setup` fetches NVRTC; or set GPUKC_NVRTC to the library or its folder".to_owned()
-            }
-            Missing::NvrtcSetting(_) => "set GPUKC_NVRTC to libnvrtc.so.* or its folder, or unset it".to_owned(),
-            Missing::NvrtcBroken(..) => "install NVRTC anew (`gpukc setup`), or set GPUKC_NVRTC to another".to_owned(),
-            Missing::Architecture { .. } => {
-                "choose one of these with --arch, install an older NVRTC, or use `--device cpu`".to_owned()
-            }
-            Missing::Forked => "start CUDA in the new process only, or start the new process by exec".to_owned(),
-        }
-    }
 }
 
 /// `13.0`, or `13` where the minor number is unknown.
-fn version_text((major, minor): (u32, Option<u32>)) -> String {
+pub(crate) fn version_text((major, minor): (u32, Option<u32>)) -> String {
     minor.map_or(major.to_string(), |minor| format!("{major}.{minor}"))
 }
 

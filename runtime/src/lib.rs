@@ -10,6 +10,7 @@
 //!
 //! All `unsafe` of the project is in this crate.
 
+pub mod advice;
 pub mod buffer;
 pub mod cache;
 pub mod compile;

@@ -2,8 +2,20 @@
 
 use gpukc_codegen::kernel::Site;
 use gpukc_dsl::source::Span;
+use gpukc_runtime::advice::Words;
 use gpukc_runtime::error::{Error, Kind, Missing, Rejected};
 use gpukc_runtime::launch::Fit;
+
+/// Of those who have everything at hand, and of those who have nothing.
+const ALL: Words = Words {
+    cpu: Some("`--device cpu`"),
+    results: Some("`run --device cpu`"),
+    architecture: Some("choose one of these with --arch"),
+    doctor: Some("`gpukc doctor`"),
+    setup: Some("`gpukc setup`"),
+    device: "cuda:",
+};
+const NONE: Words = Words { device: "number ", ..Words::NONE };
 
 fn called(call: &'static str, code: i32) -> Error {
     Error::Call { call, code, name: "NAME".into(), kernel: Some("k".into()), launch: Some(("k_sums".into(), Span::new(3, 9))) }
@@ -35,10 +47,10 @@ fn each_says_what_to_do() {
         (
             Error::Missing(Missing::DriverTooOld { call: "c", driver: Some((12, 2)), nvrtc: (13, None) }),
             Kind::Environment,
-            "one for CUDA 13, or set GPUKC_NVRTC to an NVRTC of CUDA 12",
+            "one for CUDA 13, set GPUKC_NVRTC to an NVRTC of CUDA 12",
         ),
         (Error::Missing(Missing::Forked), Kind::Environment, "new process"),
-        (memory(vec![("`x`".into(), 5)], vec![fit]), Kind::Input, "n up to 585 (it is 1000) would fit"),
+        (memory(vec![("`x`".into(), 5)], vec![fit]), Kind::Input, "n up to 585 (it is 1000), or use `--device cpu`"),
         (memory(vec![("`x`".into(), 5)], vec![]), Kind::Input, "smaller inputs"),
         (memory(vec![], vec![]), Kind::Environment, "other programs"),
         (Error::Arguments { kernel: "k".into(), message: "m".into() }, Kind::Input, "shapes and types"),
@@ -56,9 +68,14 @@ fn each_says_what_to_do() {
     ];
     for (error, kind, help) in all {
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.help().contains(help), "{error}: {}", error.help());
-        for text in [error.to_string(), error.help()] {
+        let (all, none) = (error.help(&ALL), error.help(&NONE));
+        assert!(all.contains(help), "{error}: {all}");
+        for text in [&error.to_string(), &all, &none] {
             assert!(!text.is_empty() && !text.contains('\n'), "{text}");
+        }
+        // What is not at hand is not advised.
+        for word in ["--device", "--arch", "gpukc doctor", "gpukc setup", "cuda:", " or ,", ", ,"] {
+            assert!(!none.contains(word), "{error}: {none}");
         }
     }
     assert!(called("cuLaunchKernel", 700).to_string().ends_with("for kernel `k`, in its launch `k_sums`"));

@@ -9,6 +9,7 @@ mod standin;
 use gpukc_codegen::kernel::{Argument, Kernel};
 use gpukc_dsl::arena::Id;
 use gpukc_dsl::source::Span;
+use gpukc_runtime::advice::Words;
 use gpukc_runtime::device::{Device, Facts, Memory};
 use gpukc_runtime::error::{Error, Kind, Missing};
 use gpukc_runtime::launch::{Method, Program, Timing};
@@ -244,7 +245,7 @@ fn every_call_may_fail() {
             let error = load(Memory::Plain).and_then(|program| run(&program, 1000)).map(drop).unwrap_err();
             let failing = std::env::var("STANDIN_CALL").unwrap();
             assert!(matches!(&error, Error::Call { call, .. } if *call == failing.split('#').next().unwrap()), "{error}");
-            assert!(!error.help().is_empty());
+            assert!(!error.help(&Words::NONE).is_empty());
             let code: i32 = std::env::var("STANDIN_FAIL").unwrap().rsplit('=').next().unwrap().parse().unwrap();
             assert_eq!(error.kind(), if code == 1 { Kind::Bug } else { Kind::Environment });
         })

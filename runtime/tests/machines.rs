@@ -8,6 +8,7 @@ mod standin;
 use std::fs;
 use std::path::Path;
 
+use gpukc_runtime::advice::Words;
 use gpukc_runtime::cache::Cache;
 use gpukc_runtime::compile::{Compiler, Wanted};
 use gpukc_runtime::device::{Device, Facts, Memory};
@@ -61,7 +62,7 @@ fn a_driver_older_than_the_code() {
         within("a_driver_older_than_the_code", Driver::Whole, &settings, || {
             let error = load(Memory::Plain).map(drop).unwrap_err();
             assert!(matches!(error, Error::Missing(Missing::DriverTooOld { .. })), "{error}");
-            let text = format!("{error}; {}", error.help());
+            let text = format!("{error}; {}", error.help(&Words::NONE));
             for words in std::env::var("STANDIN_EXPECTED").unwrap().split('|') {
                 assert!(text.contains(words), "{text}");
             }
@@ -97,7 +98,7 @@ fn a_driver_that_does_not_start() {
     within("a_driver_that_does_not_start", Driver::Whole, &[("STANDIN_FAIL", "cuInit=803")], || {
         let error = Device::open(0).map(drop).unwrap_err();
         assert!(matches!(error, Error::Missing(Missing::Device("cuInit", 803, _))), "{error}");
-        assert!(error.help().contains("restart"));
+        assert!(error.help(&Words::NONE).contains("restart"));
     });
 }
 

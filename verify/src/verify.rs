@@ -22,7 +22,7 @@ pub struct Effort {
     pub calls: usize,
     /// What calls and data follow from.
     pub seed: u64,
-    /// When to stop.
+    /// When to stop, if a call has been made by then; else after the first.
     pub until: Option<Instant>,
 }
 
@@ -84,17 +84,16 @@ pub fn verify(
     trial.found.licensed = kernel.results.iter().any(|id| trial.licensed.contains(id));
     let mut rng = Rng::new(effort.seed);
     let mut number = 0;
-    while number < effort.calls {
-        if number > 0 && effort.until.is_some_and(|until| Instant::now() >= until) {
-            trial.found.cut = true;
-            break;
-        }
+    let over = || effort.until.is_some_and(|until| Instant::now() >= until);
+    while number < effort.calls && !trial.found.cut {
         let mut batch = Vec::new();
-        for at in number..(number + BATCH).min(effort.calls) {
-            batch.extend(trial.call(at, &mut rng)?);
+        let end = (number + BATCH).min(effort.calls);
+        while number < end && !trial.found.cut {
+            batch.extend(trial.call(number, &mut rng)?);
+            number += 1;
+            trial.found.cut = number < effort.calls && trial.found.calls > 0 && over();
         }
         trial.compare(&batch)?;
-        number = (number + BATCH).min(effort.calls);
         progress(number);
     }
     if trial.found.calls == 0 { Err(Stopped::Uncalled) } else { Ok(trial.found) }

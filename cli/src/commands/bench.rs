@@ -26,11 +26,7 @@ const TURN_BYTES: u64 = 180_000_000;
 const MOST_SETS: usize = 32;
 
 pub fn run(args: &Bench) -> Result<(), Failure> {
-    let ordinal = match devices::parse(&args.device)? {
-        Asked::Cuda(ordinal) => ordinal,
-        Asked::Auto => 0,
-        Asked::Cpu => return Err(Failure::usage("bench measures the GPU: --device cuda or cuda:N")),
-    };
+    let ordinal = devices::parse_gpu(&args.device)?;
     let loaded = load::load(&args.file, Format::Human)?;
     let kernel = loaded.kernel(args.kernel.as_deref())?;
     let outputs = super::run::outputs(kernel, &args.outputs)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::args::{Check, Format};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{load, output};
+use crate::{advice, load, output};
 
 /// Every file is checked, whatever becomes of those before it.
 pub fn run(args: &Check) -> Result<(), Failure> {
@@ -13,7 +13,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
     let mut progress = Progress::patient(args.files.len());
     for path in &args.files {
         progress.begin(&path.display().to_string());
-        statuses.push(progress.pause(|| file(path, args.format).map_or_else(Failure::tell, |()| 0)));
+        statuses.push(progress.pause(|| file(path, args.format).map_or_else(|failure| failure.tell(&advice::PLAIN), |()| 0)));
         progress.end();
     }
     Failure::of_several(&statuses)

@@ -304,7 +304,7 @@ fn print(products: Vec<Product>) -> Result<(), Failure> {
             .help("name a folder (-o DIR), or choose one (--kernel, --arch)"));
     };
     if !product.text {
-        files::no_terminal(&product.name)?;
+        files::no_terminal(&product.name, "folder (-o DIR)")?;
     }
     output::result(&product.bytes);
     Ok(())

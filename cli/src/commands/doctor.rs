@@ -15,6 +15,7 @@ use gpukc_runtime::error::{Error, bytes_text};
 use gpukc_runtime::launch::{Call, Program, Shape};
 use gpukc_runtime::nvrtc::{Form, Nvrtc};
 
+use crate::advice;
 use crate::args::Doctor;
 use crate::commands::cache::entries;
 use crate::commands::version::of_nvrtc;
@@ -65,7 +66,7 @@ fn arrow(help: Option<String>) -> String {
 }
 
 fn told(error: Error) -> Trouble {
-    let help = error.help();
+    let help = error.help(&advice::DOCTOR);
     (error.to_string(), Some(help))
 }
 
@@ -95,7 +96,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         report.line("python", python());
     }
     report.line("cache", cache());
-    report.line("CPU", Ok(format!("{} threads; `--device cpu` needs nothing of the above", threads())));
+    report.line("CPU", Ok(format!("{} threads; `run --device cpu` needs nothing of the above", threads())));
     verdict(&report, asked, &compiler)
 }
 

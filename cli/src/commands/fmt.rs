@@ -10,7 +10,7 @@ use crate::args::{Fmt, Format};
 use crate::failure::Failure;
 use crate::load::{self, Text};
 use crate::progress::Progress;
-use crate::{files, output};
+use crate::{advice, files, output};
 
 /// Every file is treated, whatever becomes of those before it.
 pub fn run(args: &Fmt) -> Result<(), Failure> {
@@ -21,7 +21,7 @@ pub fn run(args: &Fmt) -> Result<(), Failure> {
         progress.begin(&path.display().to_string());
         match progress.pause(|| file(path, args.check)) {
             Ok(changed) => changes += usize::from(changed),
-            Err(failure) => drop(failed.replace(failure).map(|failure| progress.pause(|| failure.tell()))),
+            Err(failure) => drop(failed.replace(failure).map(|failure| progress.pause(|| failure.tell(&advice::PLAIN)))),
         }
         progress.end();
     }

@@ -102,7 +102,7 @@ pub(super) fn outputs(kernel: &Kernel, options: &[String]) -> Result<Vec<(usize,
             return Err(Failure::usage(format!("--out {name} is given twice")));
         }
         if files::is_standard_output(Path::new(file)) {
-            files::no_terminal(&format!("an array, such as `{name}`,"))?;
+            files::no_terminal(&format!("an array, such as `{name}`,"), "file")?;
         }
         outputs.push((at, file.into()));
     }

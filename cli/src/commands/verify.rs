@@ -15,7 +15,7 @@ use crate::ending::Folder;
 use crate::failure::Failure;
 use crate::load::{self, Loaded};
 use crate::progress::Progress;
-use crate::{devices, output, report};
+use crate::{advice, devices, output, report};
 
 /// Inputs beyond this are not saved with a difference.
 const SAVED: usize = 64 << 20;
@@ -29,7 +29,7 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
     for path in &args.files {
         match load::load(path, Format::Human) {
             Ok(loaded) => all.push(loaded),
-            Err(failure) => statuses.push(failure.tell()),
+            Err(failure) => statuses.push(failure.tell(&advice::ANY_DEVICE)),
         }
     }
     let kernels = choose(&all, &args.kernel, statuses.is_empty())?;
@@ -110,13 +110,13 @@ fn tell(name: &str, result: Result<Verified, Stopped>, loaded: &Loaded, kernel: 
         }
         Err(Stopped::Machine(what)) => {
             output::result(format!("{name}: not verified\n"));
-            Failure::environment(format!("{name}: {what}"), None).tell()
+            Failure::environment(format!("{name}: {what}"), None).tell(&advice::ANY_DEVICE)
         }
         Err(Stopped::Difference(difference)) => {
             let call = difference.call.text(kernel);
             output::result(format!("{name}: unequal\n"));
             output::note(&format!("{} {name}: {} [{call}]", output::red("error:"), difference.message));
-            output::note(&report::save(&difference.message, &files(&difference, loaded, kernel, args)));
+            output::note(&report::save(&difference.message, None, &files(&difference, loaded, kernel, args)));
             70
         }
     }
