@@ -16,6 +16,7 @@ mod group;
 mod hints;
 mod map;
 mod narrow;
+mod packs;
 mod place;
 mod read;
 mod reduction;

@@ -4,18 +4,17 @@
 //! widened type in scratch memory and stored once, at the end; bool as an `int`. Integer results do not depend on the order; of
 //! floats under `@deterministic`, a thread per element visits all iterations in ascending order instead.
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Statement, StatementKind};
+use gpukc_dsl::program::{ArrayId, ExprId, Statement, StatementKind};
 use gpukc_dsl::types::{AccumulateOp, Type};
 
 use super::context::{Flat, Lowering};
 use super::expr::{binary, cast, extreme, zero};
 use super::group::{Group, is_flat};
 use super::map::suffix;
-use super::place::Place;
-use super::read::{access, flat_coefficient, inside_everywhere};
+use super::packs::{self, Along, Verdict};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 use crate::walk;
 
 /// Threads of a block.
@@ -272,26 +271,19 @@ impl Private<'_> {
         let first = name("blockIdx.x").cast(ty) * int(self.threads) + name("threadIdx.x").cast(Type::I32);
         let step = name("gridDim.x").cast(ty) * int(self.threads);
         let wish = lowering.point_name(&self.statement.variables);
-        let Some(along) = along(lowering, self.statement) else {
+        let Some((lanes, along)) = along(lowering, self.statement) else {
             return lowering.each(&wish, ty, [first, all, step], Unroll::By(4), |lowering, point| {
                 lowering.decode(&self.statement.variables, point)?;
                 self.iteration(lowering, copy)
             });
         };
-        let lanes = along.lanes;
         let whole = lowering.local("packs", ty, all.clone() / int(lanes));
         lowering.each("pack", ty, [first.clone(), whole.clone(), step.clone()], Unroll::By(2), |lowering, pack| {
             let at = lowering.local("at", ty, pack * int(lanes));
-            let mut packs = Vec::new();
-            for (array, _) in &along.reads {
-                let (element, stem) = (lowering.kernel.arrays[*array].element, lowering.kernel.arrays[*array].name.replace('.', "_"));
-                let pointer = lowering.pointer(*array);
-                let wide = Expr::Wide(element, lanes as u32, Box::new(pointer), Box::new(at.clone()));
-                packs.push(lowering.local(&format!("{stem}_pack"), CudaType::Pack(element, lanes as u32), wide));
-            }
+            let packs: Vec<Expr> = along.iter().map(|along| lowering.load_pack(along.array, lanes, at.clone())).collect();
             lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
-                for ((_, reads), pack) in along.reads.iter().zip(&packs) {
-                    lowering.computed.extend(reads.iter().map(|read| (*read, pack.clone().lane(lane.clone()))));
+                for (along, pack) in along.iter().zip(&packs) {
+                    lowering.take_from(along, &pack.clone().lane(lane.clone()));
                 }
                 self.at(lowering, at + lane, copy)
             })
@@ -351,15 +343,8 @@ impl Private<'_> {
     }
 }
 
-/// Inputs that neighbouring iterations read side by side.
-struct Along {
-    /// Elements of one access.
-    lanes: i64,
-    reads: Vec<(ArrayId, Vec<ExprId>)>,
-}
-
-/// What of a statement's reads runs along its iterations, if all of it can be said of their number alone.
-fn along(lowering: &Lowering, statement: &Statement) -> Option<Along> {
+/// What runs along a statement's iterations, and by how many elements an access, if all can be said of their number alone.
+fn along(lowering: &Lowering, statement: &Statement) -> Option<(i64, Vec<Along>)> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     let roots: Vec<ExprId> = statement.subscripts.iter().map(|s| s.index).chain([statement.value]).collect();
     let variables = &statement.variables;
@@ -368,27 +353,12 @@ fn along(lowering: &Lowering, statement: &Statement) -> Option<Along> {
     if !facts.aligned || variables.is_empty() || !from_zero || !roots.iter().all(plain) {
         return None;
     }
-    let mut reads: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
-    let sure: Vec<ExprId> = roots.iter().flat_map(|root| walk::sure_reads(kernel, *root)).collect();
-    for read in roots.iter().flat_map(|root| walk::reads(kernel, *root)) {
-        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
-        if !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, variables) {
-            continue;
-        }
-        if !matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_)) {
-            continue;
-        }
-        let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
-        let one = flat_coefficient(kernel, facts, &access, variables) == Some(Formula::Constant(1));
-        if one && access.constant == Formula::Constant(0) && access.terms.len() == variables.len() {
-            match reads.iter_mut().find(|(other, _)| other == array) {
-                Some((_, same)) => same.push(read),
-                None => reads.push((*array, vec![read])),
-            }
-        }
-    }
-    let widest = reads.iter().map(|(array, _)| kernel.arrays[*array].element.size() as i64).max()?;
-    (widest < 16).then_some(Along { lanes: 16 / widest, reads })
+    let along = packs::along(lowering, &roots, variables, |read| match read.in_place {
+        None if read.is_counted_through(lowering) => Verdict::Along,
+        _ => Verdict::Apart,
+    })?;
+    let widest = along.iter().map(|along| kernel.arrays[along.array].element.size() as i64).max()?;
+    (widest < 16).then_some((16 / widest, along))
 }
 
 /// A thread per element visits every iteration in ascending order: the same bits every time, at a price.

@@ -1,17 +1,17 @@
 //! Broadcasts: element-wise maps over rows, where something is the same along a row or from row to row. Neighbouring elements of a
 //! row move as packs; a block takes pieces of some rows, or of one row if there are few.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Statement};
+use gpukc_dsl::program::{ExprKind, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
 use super::group::{from_zero, is_flat};
 use super::map::{is_identity, suffix};
-use super::place::Place;
-use super::read::{access, flat_coefficient, inside_everywhere};
+use super::packs::{self, Along, Read, Verdict};
+use super::read::{access, flat_coefficient};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
+use crate::plan::{Expr, Node, Unroll, int, name};
 use crate::walk;
 
 /// Threads of a block.
@@ -35,14 +35,6 @@ pub struct Broadcast {
     steps: i64,
     /// Whether those are of one row.
     of_one_row: bool,
-}
-
-/// Reads of an array at the current element.
-struct Along {
-    array: ArrayId,
-    reads: Vec<ExprId>,
-    /// The variables that the first of them stands under: the statement's, or those of a `let` computed in place.
-    own: Vec<Ranged>,
 }
 
 impl Broadcast {
@@ -74,7 +66,10 @@ fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Br
     if flat_coefficient(kernel, facts, &output, inner)? != Formula::Constant(1) || !is_flat(kernel, facts, statement.value, inner) {
         return None;
     }
-    let along = along(lowering, statement, rank)?;
+    let along = packs::along(lowering, &[statement.value], &statement.variables, |read| judge(lowering, read, rank))?;
+    if along.len() > MOST_ALONG {
+        return None;
+    }
     let widest = along.iter().map(|along| kernel.arrays[along.array].element.size()).max()?;
     let widest = widest.max(kernel.arrays[statement.array].element.size()) as i64;
     let strides: Vec<Formula> =
@@ -88,52 +83,29 @@ fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Br
     Some(Broadcast { rank, lanes, along, across, steps, of_one_row })
 }
 
-/// The reads that run along with the inner variables, in `let`s computed in place as well; `None` if one of those is not read at the
-/// element itself, or if nothing runs along.
-fn along(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Vec<Along>> {
+/// Whether a read runs along with the variables from `rank` on, in packs that are aligned in every row.
+fn judge(lowering: &Lowering, read: &Read, rank: usize) -> Verdict {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let mut along: Vec<Along> = Vec::new();
-    let mut pending = vec![(statement.value, statement.variables.clone(), true)];
-    while let Some((value, own, evaluated)) = pending.pop() {
-        let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
-        for read in walk::reads(kernel, value) {
-            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
-            if subscripts.iter().any(|s| matches!(s.bounds, Bounds::Checked)) {
-                return None;
-            }
-            if let Place::Inline(number) = lowering.places.of(*array) {
-                let inlined = &kernel.statements[number];
-                let own_place = is_identity(kernel, subscripts, &own) && is_identity(kernel, &inlined.subscripts, &inlined.variables);
-                let per_row = !own[rank..].iter().any(|v| walk::mentions(kernel, read, v.variable));
-                if own_place && is_flat(kernel, facts, inlined.value, &inlined.variables[rank..]) {
-                    pending.push((inlined.value, inlined.variables.clone(), sure.contains(&read)));
-                } else if !per_row {
-                    return None;
-                }
-                continue;
-            }
-            let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
-            let step = flat_coefficient(kernel, facts, &access, &own[rank..]);
-            if step != Some(Formula::Constant(1))
-                || !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, &own)
-            {
-                continue;
-            }
-            // Packs of every row are aligned: the steps from row to row are those of whole packs.
-            let others = access.terms.iter().filter(|(v, _)| !own[rank..].iter().any(|i| i.variable == *v));
-            let extent = super::group::product(kernel, facts, &own[rank..])?;
-            let unit = (16 / kernel.arrays[*array].element.size() as i64).max(1);
-            let unit = [unit, 8, 4, 2].into_iter().find(|unit| facts.multiple(&extent, *unit))?;
-            if !facts.multiple(&access.constant, unit) || !others.into_iter().all(|(_, step)| facts.multiple(step, unit)) {
-                continue;
-            }
-            match along.iter_mut().find(|other| other.array == *array) {
-                Some(same) => same.reads.push(read),
-                None => along.push(Along { array: *array, reads: vec![read], own: own.clone() }),
-            }
-        }
+    let (rows, inner) = read.own.split_at(rank);
+    if read.is_checked() {
+        return Verdict::Refuse;
     }
-    (!along.is_empty() && along.len() <= MOST_ALONG).then_some(along)
+    if let Some(inlined) = read.in_place {
+        let per_row = !inner.iter().any(|v| walk::mentions(kernel, read.id, v.variable));
+        return match read.is_along(lowering, inlined, rank) {
+            true => Verdict::Enter,
+            false if per_row => Verdict::Apart,
+            false => Verdict::Refuse,
+        };
+    }
+    let Some(access) = access(kernel, facts, read.array, read.subscripts) else { return Verdict::Apart };
+    let Some(extent) = super::group::product(kernel, facts, inner) else { return Verdict::Refuse };
+    let unit = (16 / kernel.arrays[read.array].element.size() as i64).max(1);
+    let Some(unit) = [unit, 8, 4, 2].into_iter().find(|unit| facts.multiple(&extent, *unit)) else { return Verdict::Refuse };
+    // Packs of every row are aligned: the steps from row to row are those of whole packs.
+    let whole = rows.iter().all(|v| facts.multiple(&access.coefficient(v.variable), unit)) && facts.multiple(&access.constant, unit);
+    let runs_along = flat_coefficient(kernel, facts, &access, inner) == Some(Formula::Constant(1));
+    if runs_along && whole { Verdict::Along } else { Verdict::Apart }
 }
 
 /// Lowers the statement by rows.
@@ -224,18 +196,15 @@ impl Places<'_> {
     }
 
     fn load(&self, lowering: &mut Lowering) -> Result<Vec<Expr>, Error> {
-        let (shape, lanes) = (self.shape, self.shape.lanes as u32);
+        let shape = self.shape;
         let mut packs = Vec::new();
         for along in &shape.along {
-            let array = &lowering.kernel.arrays[along.array];
-            let wish = format!("{}_pack", array.name.replace('.', "_"));
-            packs.push(lowering.registers(&wish, CudaType::Pack(array.element, lanes), vec![shape.steps as u32]));
+            packs.push(lowering.packs(along.array, shape.lanes, shape.steps));
         }
         self.each(lowering, |lowering, step, _| {
             for (along, pack) in shape.along.iter().zip(&packs) {
-                let element = lowering.kernel.arrays[along.array].element;
                 let offset = self.offset(lowering, along)?;
-                let wide = Expr::Wide(element, lanes, Box::new(lowering.pointer(along.array)), Box::new(offset));
+                let wide = lowering.wide(along.array, shape.lanes, offset);
                 lowering.push(Node::Assign(pack.clone().at(step.clone()), wide));
             }
             Ok(())
@@ -254,20 +223,14 @@ impl Places<'_> {
     }
 
     fn store(&self, lowering: &mut Lowering, packs: &[Expr]) -> Result<(), Error> {
-        let (shape, lanes, statement) = (self.shape, self.shape.lanes as u32, self.statement);
-        let (element, wish) = {
-            let array = &lowering.kernel.arrays[statement.array];
-            (array.element, format!("{}_pack", array.name.replace('.', "_")))
-        };
-        let pointer = lowering.pointer(statement.array);
+        let (shape, statement) = (self.shape, self.statement);
         self.each(lowering, |lowering, step, position| {
             let variables: Vec<_> = self.inner().iter().map(|v| v.variable).collect();
             lowering.hoist(statement.value, &variables, "row_value")?;
-            let result = lowering.variable(&wish, CudaType::Pack(element, lanes), None);
+            let result = lowering.pack(statement.array, shape.lanes);
             lowering.each("lane", Type::I32, [int(0), int(shape.lanes), int(1)], Unroll::Full, |lowering, lane| {
                 for (along, pack) in shape.along.iter().zip(packs) {
-                    let element = pack.clone().at(step.clone()).lane(lane.clone());
-                    lowering.computed.extend(along.reads.iter().map(|read| (*read, element.clone())));
+                    lowering.take_from(along, &pack.clone().at(step.clone()).lane(lane.clone()));
                 }
                 self.bind(lowering, position.clone() + lane.clone());
                 let value = lowering.value(statement.value)?;
@@ -279,7 +242,7 @@ impl Places<'_> {
                 return Err(Error::Bug("a row that is not stored along".into()));
             };
             lowering.computed.clear();
-            let place = Expr::Wide(element, lanes, Box::new(pointer), Box::new(offset));
+            let place = lowering.wide(statement.array, shape.lanes, offset);
             lowering.push(Node::Assign(place, result));
             Ok(())
         })?;

@@ -12,7 +12,7 @@ mod terms;
 use gpukc_dsl::program::{ExprId, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
-use self::layout::{Layout, Packed, packed, stores_packs};
+use self::layout::{Layout, packed, stores_packs};
 use self::terms::Rows;
 use super::context::Lowering;
 use super::group::{Group, only_reduction, product};
@@ -20,7 +20,7 @@ use super::reduction::Reduction;
 use super::split::{Level, bind_results, finish_level, level_suffix, levels, written};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 
 /// Blocks that should be resident at once: the registers that this leaves hold all loads that are to be in flight (sums of the columns
 /// of 65536×128 on an H200: 11.7 to 10.0 µs, of 1048576×16: 20.6 to 17.1 µs).
@@ -85,7 +85,7 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
     let outer = lowering.points(&work.outer)?;
     let (lanes, reads) = match work.level.source {
         None => packed(lowering, work.statement, work.reduction, &work.columns),
-        Some(_) => (1, Packed::new()),
+        Some(_) => (1, Vec::new()),
     };
     let blocks = |tile: i64| width.clone().div_ceil(tile).times(outer.clone()).times(work.level.blocks.clone());
     let layout = Layout::choose(lowering, work.level, &width, lanes, blocks);
@@ -163,9 +163,7 @@ fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Bl
     let lanes = [int(0), int(layout.lanes), int(1)];
     let whole = work.level.target.is_none() && stores_packs(lowering, work.statement, layout.lanes);
     lowering.when(column.clone().less(block.width.clone()), |lowering| {
-        let array = &lowering.kernel.arrays[work.statement.array];
-        let (element, wish) = (array.element, format!("{}_pack", array.name.replace('.', "_")));
-        let pack = whole.then(|| lowering.variable(&wish, CudaType::Pack(element, layout.lanes as u32), None));
+        let pack = whole.then(|| lowering.pack(work.statement.array, layout.lanes));
         lowering.each("lane", Type::I32, lanes, Unroll::Full, |lowering, lane| {
             let value = work.reduction.settle(rows.own(work.reduction, &lane));
             let value = lowering.local(work.reduction.reduce.reducer.name(), work.reduction.accumulator.clone(), value);
@@ -185,8 +183,7 @@ fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Bl
         lowering.variables.insert(work.columns.variable, column);
         let (indices, _) = lowering.guarded_indices(work.statement.array, &work.statement.subscripts)?;
         let offset = lowering.row_major(work.statement.array, indices)?;
-        let pointer = lowering.pointer(work.statement.array);
-        let place = Expr::Wide(element, layout.lanes as u32, Box::new(pointer), Box::new(offset));
+        let place = lowering.wide(work.statement.array, layout.lanes, offset);
         lowering.push(Node::Assign(place, pack));
         Ok(())
     })

@@ -8,20 +8,19 @@
 //! *Tiled*: over two and more dimensions, see `tiled`.
 //! *Strided*: otherwise a grid-stride loop numbers the points of the left side, the fastest variable along neighbouring threads.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ExprKind, Kernel, Ranged, Statement, Subscript};
 use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
 use super::group::{Group, is_flat};
+use super::packs::{self, Along, Read, Verdict};
 use super::place::Place;
-use super::read::{access, flat_coefficient, inside_everywhere};
 use crate::error::Error;
-use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 use crate::walk;
 
 /// Threads of a block.
-const THREADS: u32 = 256;
+const THREADS: i64 = 256;
 /// Fewer points than this are spread over as many threads as there are: nothing but latency counts.
 const FEW_POINTS: i64 = 1 << 16;
 /// Below this cost an element's arithmetic needs few registers.
@@ -51,8 +50,8 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         let by_rows = super::broadcast::broadcast(lowering, &statement);
         match (wide_shape(lowering, &statement), by_rows) {
             (Some(mut wide), _) => {
-                wide.threads = lowering.block_hint(&statement)?.unwrap_or(wide.threads);
-                wide.unroll = lowering.unroll_hint(&statement)?.unwrap_or(wide.unroll);
+                wide.threads = lowering.block_hint(&statement)?.map_or(wide.threads, i64::from);
+                wide.unroll = lowering.unroll_hint(&statement)?.map_or(wide.unroll, i64::from);
                 lower_wide(lowering, &statement, &wide)?;
             }
             (None, Some(shape)) => super::broadcast::lower(lowering, &statement, &shape)?,
@@ -81,13 +80,13 @@ fn is_small(lowering: &Lowering, statement: &Statement) -> bool {
 
 struct Wide {
     /// Elements that one thread takes as one access.
-    lanes: u32,
+    lanes: i64,
     /// Accesses of each array that a thread has in flight.
-    unroll: u32,
+    unroll: i64,
     /// Threads of a block.
-    threads: u32,
-    /// Arrays that run along with the left side, and where they are read so.
-    along: Vec<(ArrayId, Vec<ExprId>)>,
+    threads: i64,
+    /// What runs along with the left side.
+    along: Vec<Along>,
 }
 
 fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
@@ -97,57 +96,27 @@ fn wide_shape(lowering: &Lowering, statement: &Statement) -> Option<Wide> {
     if variables.is_empty() || !launchable || !is_flat(kernel, facts, statement.value, variables) {
         return None;
     }
-    let runs_along = |array, subscripts: &[_]| {
-        let access = access(kernel, facts, array, subscripts)?;
-        let step = flat_coefficient(kernel, facts, &access, variables)?;
-        Some((step, access.constant))
-    };
-    if runs_along(statement.array, &statement.subscripts) != Some((Formula::Constant(1), Formula::Constant(0))) {
+    let left = Read { id: statement.value, array: statement.array, subscripts: &statement.subscripts, own: variables, in_place: None };
+    if !left.is_counted_through(lowering) || walk::has_reduction(kernel, statement.value) {
         return None;
     }
-    if walk::has_reduction(kernel, statement.value) {
-        return None;
-    }
-    let mut along: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
-    let mut pending = vec![(statement.value, variables.clone(), true)];
-    let mut widest = kernel.arrays[statement.array].element.size();
-    while let Some((value, own, evaluated)) = pending.pop() {
-        let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
-        for read in walk::reads(kernel, value) {
-            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
-            if subscripts.iter().any(|s| matches!(s.bounds, Bounds::Checked)) {
-                return None;
-            }
-            if let Place::Inline(number) = lowering.places.of(*array) {
-                let inlined = &kernel.statements[number];
-                if !is_identity(kernel, subscripts, &own) || !is_flat(kernel, facts, inlined.value, &inlined.variables) {
-                    return None;
-                }
-                pending.push((inlined.value, inlined.variables.clone(), sure.contains(&read)));
-                continue;
-            }
-            let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
-            let step = flat_coefficient(kernel, facts, &access, &own);
-            if !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, &own) {
-                continue;
-            }
-            if step == Some(Formula::Constant(1)) && access.constant == Formula::Constant(0) && access.terms.len() == own.len() {
-                widest = widest.max(kernel.arrays[*array].element.size());
-                match along.iter_mut().find(|(other, _)| other == array) {
-                    Some((_, reads)) => reads.push(read),
-                    None => along.push((*array, vec![read])),
-                }
-            }
-        }
-    }
+    let along = packs::along(lowering, &[statement.value], variables, |read| match read.in_place {
+        _ if read.is_checked() => Verdict::Refuse,
+        Some(inlined) if read.is_along(lowering, inlined, 0) => Verdict::Enter,
+        Some(_) => Verdict::Refuse,
+        None if read.is_counted_through(lowering) => Verdict::Along,
+        None => Verdict::Apart,
+    })?;
     // Each has a pack in registers.
     if along.len() > MOST_ALONG {
         return None;
     }
+    let sizes = along.iter().map(|along| along.array).chain([statement.array]).map(|array| kernel.arrays[array].element.size() as i64);
+    let widest = sizes.max().unwrap_or(1);
     let unroll = if along.len() <= 1 { 2 } else { 1 };
     // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
     let threads = if widest <= 2 && walk::cost(kernel, statement.value) < LIGHT { 2 * THREADS } else { THREADS };
-    Some(Wide { lanes: (16 / widest as u32).max(1), unroll, threads, along })
+    Some(Wide { lanes: (16 / widest).max(1), unroll, threads, along })
 }
 
 /// Whether subscripts are just these variables, in order.
@@ -158,7 +127,7 @@ pub fn is_identity(kernel: &Kernel, subscripts: &[Subscript], variables: &[Range
 
 fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Result<(), Error> {
     let points = lowering.points(&statement.variables)?;
-    let tile = i64::from(wide.threads * wide.lanes * wide.unroll);
+    let tile = wide.threads * wide.lanes * wide.unroll;
     let ty = lowering.index_type();
     let count = lowering.size(&points, "points");
     lowering.passes_over(statement);
@@ -166,37 +135,34 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
     let block = if lowering.facts.narrow { block.cast(Type::I32) } else { block.cast(Type::I64) };
     let first = lowering.local("tile", ty, block * lowering.index_constant(tile));
     let output = lowering.pointer(statement.array);
-    let pointers: Vec<(ArrayId, Expr)> = wide.along.iter().map(|(array, _)| (*array, lowering.pointer(*array))).collect();
     let lanes = wide.lanes;
-    let aligned = |element: Type| int(i64::from(lanes) * element.size() as i64);
     let mut condition = (first.clone() + int(tile)).binary("<=", count.clone());
-    let element = lowering.kernel.arrays[statement.array].element;
     if lanes > 1 {
-        for (array, pointer) in &pointers {
-            let element = lowering.kernel.arrays[*array].element;
-            condition = condition.and(call("is_aligned", vec![pointer.clone(), aligned(element)]));
+        for array in wide.along.iter().map(|along| along.array).chain([statement.array]) {
+            let bytes = lanes * lowering.kernel.arrays[array].element.size() as i64;
+            let pointer = lowering.pointer(array);
+            condition = condition.and(call("is_aligned", vec![pointer, int(bytes)]));
         }
-        condition = condition.and(call("is_aligned", vec![output.clone(), aligned(element)]));
     }
-    let (then, ()) = lowering.block(|lowering| wide_tile(lowering, statement, wide, &pointers, first.clone(), output.clone()))?;
+    let (then, ()) = lowering.block(|lowering| wide_tile(lowering, statement, wide, first.clone()))?;
     let (otherwise, ()) = lowering.block(|lowering| {
         let hi = lowering.local("end", ty, call("minimum", vec![first.clone() + int(tile), count.clone()]));
         let lo = first.clone() + name("threadIdx.x").cast(Type::I32);
-        lowering.each("i", ty, [lo, hi, int(i64::from(wide.threads))], Unroll::By(1), |lowering, i| {
-            store_at(lowering, statement, output.clone(), i)
-        })
+        lowering
+            .each("i", ty, [lo, hi, int(wide.threads)], Unroll::By(1), |lowering, i| store_at(lowering, statement, output.clone(), i))
     })?;
     lowering.push(Node::If { condition, then, otherwise });
     let suffix = suffix(lowering, statement);
+    let element = lowering.kernel.arrays[statement.array].element;
     let mut notes = wide_notes(tile, lanes, element);
     notes.extend(lowering.block_order_note());
     let grid = [points.div_ceil(tile), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "map", notes, grid, [wide.threads, 1, 1]);
+    lowering.end_launch(&suffix, "map", notes, grid, [wide.threads as u32, 1, 1]);
     Ok(())
 }
 
-fn wide_notes(tile: i64, lanes: u32, element: Type) -> Vec<String> {
-    let bytes = lanes as usize * element.size();
+fn wide_notes(tile: i64, lanes: i64, element: Type) -> Vec<String> {
+    let bytes = lanes * element.size() as i64;
     let mut notes = vec![format!("Element-wise: a block takes one tile of {tile} elements.")];
     if lanes > 1 {
         notes.push(format!("Neighbouring elements move together ({bytes} bytes a store), so that few instructions carry many bytes;"));
@@ -205,46 +171,27 @@ fn wide_notes(tile: i64, lanes: u32, element: Type) -> Vec<String> {
     notes
 }
 
-fn wide_tile(
-    lowering: &mut Lowering,
-    statement: &Statement,
-    wide: &Wide,
-    pointers: &[(ArrayId, Expr)],
-    first: Expr,
-    output: Expr,
-) -> Result<(), Error> {
-    let (lanes, unroll) = (wide.lanes, wide.unroll);
+fn wide_tile(lowering: &mut Lowering, statement: &Statement, wide: &Wide, first: Expr) -> Result<(), Error> {
+    let Wide { lanes, unroll, threads, ref along } = *wide;
     let ty = lowering.index_type();
     let position = |step: Option<Expr>| {
         let thread = name("threadIdx.x").cast(Type::I32);
-        let within = match step {
-            Some(step) => (step * int(i64::from(wide.threads)) + thread) * int(i64::from(lanes)),
-            None => thread * int(i64::from(lanes)),
-        };
-        first.clone() + within
+        let thread = step.map_or(thread.clone(), |step| step * int(threads) + thread);
+        first.clone() + thread * int(lanes)
     };
-    let kernel = lowering.kernel;
-    let arrays: Vec<(String, Type, &Expr)> = pointers
-        .iter()
-        .map(|(id, pointer)| (format!("{}_pack", kernel.arrays[*id].name.replace('.', "_")), kernel.arrays[*id].element, pointer))
-        .collect();
-    let load = |element: Type, pointer: &Expr, at: &Expr| Expr::Wide(element, lanes, Box::new(pointer.clone()), Box::new(at.clone()));
     if unroll == 1 {
         let at = lowering.local("at", ty, position(None));
-        let packs: Vec<Expr> = arrays
-            .iter()
-            .map(|(wish, element, pointer)| lowering.local(wish, CudaType::Pack(*element, lanes), load(*element, pointer, &at)))
-            .collect();
-        return wide_pack(lowering, statement, wide, &packs, at, output);
+        let packs: Vec<Expr> = along.iter().map(|along| lowering.load_pack(along.array, lanes, at.clone())).collect();
+        return wide_pack(lowering, statement, wide, &packs, at);
     }
-    let packs: Vec<Expr> =
-        arrays.iter().map(|(wish, element, _)| lowering.registers(wish, CudaType::Pack(*element, lanes), vec![unroll])).collect();
-    let steps = [int(0), int(i64::from(unroll)), int(1)];
-    if !pointers.is_empty() {
+    let packs: Vec<Expr> = along.iter().map(|along| lowering.packs(along.array, lanes, unroll)).collect();
+    let steps = [int(0), int(unroll), int(1)];
+    if !along.is_empty() {
         lowering.each("step", Type::I32, steps.clone(), Unroll::Full, |lowering, step| {
             let at = lowering.local("at", ty, position(Some(step.clone())));
-            for ((_, element, pointer), pack) in arrays.iter().zip(&packs) {
-                lowering.push(Node::Assign(pack.clone().at(step.clone()), load(*element, pointer, &at)));
+            for (along, pack) in along.iter().zip(&packs) {
+                let wide = lowering.wide(along.array, lanes, at.clone());
+                lowering.push(Node::Assign(pack.clone().at(step.clone()), wide));
             }
             Ok(())
         })?;
@@ -252,26 +199,16 @@ fn wide_tile(
     lowering.each("step", Type::I32, steps, Unroll::Full, |lowering, step| {
         let at = lowering.local("at", ty, position(Some(step.clone())));
         let packs: Vec<Expr> = packs.iter().map(|pack| pack.clone().at(step.clone())).collect();
-        wide_pack(lowering, statement, wide, &packs, at, output.clone())
+        wide_pack(lowering, statement, wide, &packs, at)
     })
 }
 
 /// Computes and stores the elements from `at` on that make a pack, of packs that are loaded: one of each array that runs along.
-fn wide_pack(
-    lowering: &mut Lowering,
-    statement: &Statement,
-    wide: &Wide,
-    packs: &[Expr],
-    at: Expr,
-    output: Expr,
-) -> Result<(), Error> {
-    let (array, lanes) = (&lowering.kernel.arrays[statement.array], wide.lanes);
-    let element = array.element;
-    let result = lowering.variable(&format!("{}_pack", array.name.replace('.', "_")), CudaType::Pack(element, lanes), None);
-    lowering.each("lane", Type::I32, [int(0), int(i64::from(lanes)), int(1)], Unroll::Full, |lowering, lane| {
-        for ((_, reads), pack) in wide.along.iter().zip(packs) {
-            let element = pack.clone().lane(lane.clone());
-            lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+fn wide_pack(lowering: &mut Lowering, statement: &Statement, wide: &Wide, packs: &[Expr], at: Expr) -> Result<(), Error> {
+    let result = lowering.pack(statement.array, wide.lanes);
+    lowering.each("lane", Type::I32, [int(0), int(wide.lanes), int(1)], Unroll::Full, |lowering, lane| {
+        for (along, pack) in wide.along.iter().zip(packs) {
+            lowering.take_from(along, &pack.clone().lane(lane.clone()));
         }
         lowering.flat = Some(Flat { variables: statement.variables.clone(), position: at.clone() + lane.clone() });
         bind_single(lowering, statement, at.clone() + lane.clone());
@@ -279,7 +216,7 @@ fn wide_pack(
         lowering.push(Node::Assign(result.clone().lane(lane), value));
         Ok(())
     })?;
-    let place = Expr::Wide(element, lanes, Box::new(output), Box::new(at));
+    let place = lowering.wide(statement.array, wide.lanes, at);
     lowering.push(Node::Assign(place, result));
     lowering.computed.clear();
     Ok(())
@@ -318,16 +255,16 @@ fn lower_strided(lowering: &mut Lowering, statement: &Statement) -> Result<(), E
         return Ok(());
     }
     let count = lowering.size(&points, "points");
-    let threads = lowering.block_hint(statement)?.unwrap_or(THREADS);
-    let lo = name("blockIdx.x").cast(ty) * int(i64::from(threads)) + name("threadIdx.x").cast(Type::I32);
-    let step = name("gridDim.x").cast(ty) * int(i64::from(threads));
+    let threads = lowering.block_hint(statement)?.map_or(THREADS, i64::from);
+    let lo = name("blockIdx.x").cast(ty) * int(threads) + name("threadIdx.x").cast(Type::I32);
+    let step = name("gridDim.x").cast(ty) * int(threads);
     let wish = lowering.point_name(&statement.variables);
     lowering.each(&wish, ty, [lo, count, step], Unroll::By(1), |lowering, point| {
         lowering.decode(&statement.variables, point)?;
         store_element(lowering, statement, pointer.clone())
     })?;
-    let grid = [points.div_ceil(i64::from(threads)).min(MOST_BLOCKS), 1.into(), 1.into()];
-    lowering.end_launch(&suffix, "map", notes, grid, [threads, 1, 1]);
+    let grid = [points.div_ceil(threads).min(MOST_BLOCKS), 1.into(), 1.into()];
+    lowering.end_launch(&suffix, "map", notes, grid, [threads as u32, 1, 1]);
     Ok(())
 }
 

@@ -6,20 +6,18 @@
 
 mod partials;
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
+use gpukc_dsl::program::{ArrayId, ExprId, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 pub use self::partials::{Partials, partials};
 use super::context::{Flat, Lowering};
 use super::group::{Group, is_flat, only_reduction, product};
-use super::map::{is_identity, store_element};
-use super::place::Place;
-use super::read::{access, flat_coefficient, inside_everywhere};
+use super::map::store_element;
+use super::packs::{self, Along, Verdict};
 use super::reduction::Reduction;
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
-use crate::walk;
 
 /// Terms of a block of the canonical order.
 pub const BLOCK: i64 = 4096;
@@ -187,11 +185,11 @@ fn lower_level(
 
 /// How many neighbouring accumulators a thread has: as many as make a load of 16 bytes, but 4 at most. Places of best terms cost more
 /// to compare across two warps than narrow loads gain: argmax of 8·10^6 f64 takes 20.8 µs by one, 24.1 µs by two (H200).
-fn neighbours(lowering: &Lowering, reduction: &Reduction, level: &Level, along: &[(ArrayId, Vec<ExprId>)]) -> i64 {
+fn neighbours(lowering: &Lowering, reduction: &Reduction, level: &Level, along: &[Along]) -> i64 {
     let widest = match level.source {
         Some(source) => source.widest(),
         None if matches!(reduction.accumulator, CudaType::Best(_)) => return 4,
-        None => along.iter().map(|(array, _)| lowering.kernel.arrays[*array].element.size()).max().unwrap_or(4),
+        None => along.iter().map(|along| lowering.kernel.arrays[along.array].element.size()).max().unwrap_or(4),
     };
     if widest >= 8 { 2 } else { 4 }
 }
@@ -329,12 +327,7 @@ fn one_by_one(
     })
 }
 
-fn program_terms(
-    lowering: &mut Lowering,
-    reduction: &Reduction,
-    block: &Block,
-    along: &[(ArrayId, Vec<ExprId>)],
-) -> Result<(), Error> {
+fn program_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, along: &[Along]) -> Result<(), Error> {
     let flat = is_flat(lowering.kernel, lowering.facts, reduction.reduce.body, &reduction.reduce.variables)
         && reduction.reduce.filter.is_none_or(|f| is_flat(lowering.kernel, lowering.facts, f, &reduction.reduce.variables))
         && super::group::from_zero(lowering.kernel, lowering.facts, &reduction.reduce.variables);
@@ -351,7 +344,7 @@ fn program_terms(
     if block.base.is_some() {
         condition = condition.and((block.terms.clone() % int(block.own)).binary("==", int(0)));
     }
-    for (array, _) in along {
+    for Along { array, .. } in along {
         let bytes = block.own * lowering.kernel.arrays[*array].element.size() as i64;
         let pointer = lowering.pointer(*array);
         condition = condition.and(call("is_aligned", vec![pointer, int(bytes)]));
@@ -380,40 +373,18 @@ fn bind(lowering: &mut Lowering, reduction: &Reduction, flat: bool, term: Expr) 
     Ok(())
 }
 
-/// Arrays whose elements run along with the terms, result after result, and where they are read so, in `let`s computed in place as well.
-fn along(lowering: &Lowering, statement: &Statement, reduction: &Reduction) -> Vec<(ArrayId, Vec<ExprId>)> {
-    let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let mut along: Vec<(ArrayId, Vec<ExprId>)> = Vec::new();
+/// Arrays whose elements run along with the terms, result after result, in `let`s computed in place as well.
+fn along(lowering: &Lowering, statement: &Statement, reduction: &Reduction) -> Vec<Along> {
     if reduction.reduce.filter.is_some() {
-        return along;
+        return Vec::new();
     }
-    let mut pending = vec![(reduction.reduce.body, element(statement, reduction), true)];
-    while let Some((value, own, evaluated)) = pending.pop() {
-        let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
-        let inner = &own[statement.variables.len()..];
-        for read in walk::reads(kernel, value) {
-            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
-            if let Place::Inline(number) = lowering.places.of(*array) {
-                let inlined = &kernel.statements[number];
-                let own_place = is_identity(kernel, subscripts, &own) && is_identity(kernel, &inlined.subscripts, &inlined.variables);
-                if own_place && is_flat(kernel, facts, inlined.value, &inlined.variables[own.len() - inner.len()..]) {
-                    pending.push((inlined.value, inlined.variables.clone(), sure.contains(&read)));
-                }
-                continue;
-            }
-            if !sure.contains(&read) && !inside_everywhere(kernel, facts, *array, subscripts, &own) {
-                continue;
-            }
-            let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
-            let step = flat_coefficient(kernel, facts, &access, &own);
-            if step == Some(Formula::Constant(1)) && access.constant == Formula::Constant(0) {
-                match along.iter_mut().find(|(other, _)| other == array) {
-                    Some((_, reads)) => reads.push(read),
-                    None => along.push((*array, vec![read])),
-                }
-            }
-        }
-    }
+    let (all, results) = (element(statement, reduction), statement.variables.len());
+    let along = packs::along(lowering, &[reduction.reduce.body], &all, |read| match read.in_place {
+        Some(inlined) if read.is_along(lowering, inlined, results) => Verdict::Enter,
+        None if read.is_counted_through(lowering) => Verdict::Along,
+        _ => Verdict::Apart,
+    });
+    let mut along = along.unwrap_or_default();
     along.truncate(MOST_ALONG);
     along
 }
@@ -423,36 +394,28 @@ fn element(statement: &Statement, reduction: &Reduction) -> Vec<Ranged> {
     statement.variables.iter().chain(&reduction.reduce.variables).copied().collect()
 }
 
-fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, along: &[(ArrayId, Vec<ExprId>)]) -> Result<(), Error> {
+fn wide_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, along: &[Along]) -> Result<(), Error> {
     let ty = lowering.index_type();
-    let widest = along.iter().map(|(array, _)| lowering.kernel.arrays[*array].element.size()).max().unwrap_or(1);
+    let widest = along.iter().map(|along| lowering.kernel.arrays[along.array].element.size()).max().unwrap_or(1);
     let streams = along.len().next_power_of_two() as i64;
     let depth = if block.own * widest as i64 > 8 { (2 * WIDE_LOADS / streams).min(WIDE_LOADS) } else { NARROW_LOADS / streams };
     let depth = depth.max(4);
     lowering.each("row", Type::I32, [int(0), int(32), int(depth)], Unroll::By(1), |lowering, row| {
         let start = block.first.clone() + row * int(ACCUMULATORS) + block.thread.clone() * int(block.own);
         let start = lowering.local("start", ty, start);
-        let mut packs = Vec::new();
-        for (array, _) in along {
-            let array = &lowering.kernel.arrays[*array];
-            let wish = format!("{}_pack", array.name.replace('.', "_"));
-            packs
-                .push((lowering.registers(&wish, CudaType::Pack(array.element, block.own as u32), vec![depth as u32]), array.element));
-        }
+        let packs: Vec<Expr> = along.iter().map(|along| lowering.packs(along.array, block.own, depth)).collect();
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
-            for ((array, _), (pack, element)) in along.iter().zip(&packs) {
-                let pointer = lowering.pointer(*array);
+            for (along, pack) in along.iter().zip(&packs) {
                 let at = block.at(start.clone() + ahead.clone() * int(ACCUMULATORS));
-                let wide = Expr::Wide(*element, block.own as u32, Box::new(pointer), Box::new(at));
+                let wide = lowering.wide(along.array, block.own, at);
                 lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
             }
             Ok(())
         })?;
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
-                for ((_, reads), (pack, _)) in along.iter().zip(&packs) {
-                    let element = pack.clone().at(ahead.clone()).lane(part.clone());
-                    lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+                for (along, pack) in along.iter().zip(&packs) {
+                    lowering.take_from(along, &pack.clone().at(ahead.clone()).lane(part.clone()));
                 }
                 let term = start.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone();
                 bind(lowering, reduction, true, term)?;

@@ -174,10 +174,7 @@ fn lower_statement(lowering: &mut Lowering, statement: &Statement, shape: &Shape
 }
 
 fn load_tile(lowering: &mut Lowering, shape: &Shape, at: &Tiles, size: Tile, staged: &[Expr]) -> Result<(), Error> {
-    let (x, y) = place(lowering, size.across);
-    let rows = [int(0), int(size.along), int(THREADS / size.across)];
-    lowering.each("row", Type::I32, rows, Unroll::Full, |lowering, row| {
-        let down = lowering.local("down", Type::I32, y + row);
+    each_row(lowering, [size.along, size.across], |lowering, x, down| {
         bind(lowering, shape, at, x.clone(), down.clone())?;
         lowering.when(in_range(lowering, shape, at), |lowering| {
             for (same, tile) in shape.turned.iter().zip(staged) {
@@ -197,28 +194,34 @@ fn store_tile(
     size: Tile,
     staged: &[Expr],
 ) -> Result<(), Error> {
-    let (x, y) = place(lowering, size.along);
     let pointer = lowering.pointer(statement.array);
-    let rows = [int(0), int(size.across), int(THREADS / size.along)];
-    lowering.each("row", Type::I32, rows, Unroll::Full, |lowering, row| {
-        let down = lowering.local("down", Type::I32, y + row);
+    each_row(lowering, [size.across, size.along], |lowering, x, down| {
         bind(lowering, shape, at, down.clone(), x.clone())?;
         lowering.when(in_range(lowering, shape, at), |lowering| {
             for (same, tile) in shape.turned.iter().zip(staged) {
                 let staged = tile.clone().at(x.clone()).at(down.clone());
                 lowering.computed.extend(same.iter().map(|read| (*read, staged.clone())));
             }
-            store_element(lowering, statement, pointer.clone())
+            store_element(lowering, statement, pointer)
         })
     })?;
     lowering.computed.clear();
     Ok(())
 }
 
-/// A thread's place in a row of that many elements, and its row.
-fn place(lowering: &mut Lowering, row: i64) -> (Expr, Expr) {
+/// Visits a thread's places in a tile of so many rows of so many elements: the place in the row, and the row.
+fn each_row(
+    lowering: &mut Lowering,
+    [rows, row]: [i64; 2],
+    write: impl FnOnce(&mut Lowering, Expr, Expr) -> Result<(), Error>,
+) -> Result<(), Error> {
     let thread = || name("threadIdx.x").cast(Type::I32);
-    (lowering.local("place", Type::I32, thread() % int(row)), lowering.local("own_row", Type::I32, thread() / int(row)))
+    let place = lowering.local("place", Type::I32, thread() % int(row));
+    let own_row = lowering.local("own_row", Type::I32, thread() / int(row));
+    lowering.each("row", Type::I32, [int(0), int(rows), int(THREADS / row)], Unroll::Full, |lowering, row| {
+        let down = lowering.local("down", Type::I32, own_row + row);
+        write(lowering, place, down)
+    })
 }
 
 /// Binds both variables to a place in the tile.

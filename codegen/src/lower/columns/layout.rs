@@ -1,10 +1,10 @@
 //! How threads lie over the rows and columns that a block takes.
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ExprKind, Ranged, Statement, Subscript};
 
 use super::super::context::Lowering;
 use super::super::group::only_reduction;
-use super::super::place::Place;
+use super::super::packs::{self, Along, Read, Verdict};
 use super::super::read::inside_everywhere;
 use super::super::reduction::Reduction;
 use super::super::split::Level;
@@ -82,30 +82,21 @@ impl Layout {
     }
 }
 
-/// Arrays whose neighbouring elements are neighbouring columns, and where they are read so.
-pub type Packed = Vec<(ArrayId, Vec<ExprId>)>;
-
-/// The reads that one access can serve for several columns, and for how many: reads of whole rows at the loop's own variables,
+/// The arrays that one access can serve for several columns, and for how many: reads of whole rows at the loop's own variables,
 /// whose every row starts at a multiple of the access.
-pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction, columns: &Ranged) -> (i64, Packed) {
+pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction, columns: &Ranged) -> (i64, Vec<Along>) {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let (mut packed, mut widest): (Packed, usize) = (Vec::new(), 1);
     if !facts.aligned || reduction.reduce.filter.is_some() || !matches!(reduction.accumulator, CudaType::Element(_)) {
-        return (1, packed);
+        return (1, Vec::new());
     }
     let ranges: Vec<Ranged> = statement.variables.iter().chain(&reduction.reduce.variables).copied().collect();
-    for read in walk::reads(kernel, reduction.reduce.body) {
-        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
-        let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
-        if !in_memory || !runs_along(lowering, subscripts, columns) || !inside_everywhere(kernel, facts, *array, subscripts, &ranges) {
-            continue;
-        }
-        widest = widest.max(kernel.arrays[*array].element.size());
-        match packed.iter_mut().find(|(other, _)| other == array) {
-            Some((_, reads)) => reads.push(read),
-            None => packed.push((*array, vec![read])),
-        }
-    }
+    let whole = |read: &Read| inside_everywhere(kernel, facts, read.array, read.subscripts, read.own);
+    let packed = packs::along(lowering, &[reduction.reduce.body], &ranges, |read| match read.in_place {
+        None if runs_along(lowering, read.subscripts, columns) && whole(read) => Verdict::Along,
+        _ => Verdict::Apart,
+    });
+    let packed = packed.unwrap_or_default();
+    let widest = packed.iter().map(|along| kernel.arrays[along.array].element.size()).max().unwrap_or(1);
     let extent = size::extent(kernel, facts, columns);
     let fits = |lanes: &i64| extent.as_ref().is_some_and(|extent| facts.multiple(extent, *lanes));
     // All or one: what half of them would gain is not worth a text of its own.

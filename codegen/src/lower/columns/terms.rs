@@ -4,17 +4,18 @@ use gpukc_dsl::program::ExprKind;
 use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
+use super::super::packs::Along;
 use super::super::reduction::Reduction;
 use super::super::split::BLOCK;
-use super::layout::{ACCUMULATORS, Layout, Packed};
+use super::layout::{ACCUMULATORS, Layout};
 use super::{Block, Columns};
 use crate::error::Error;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 
 /// A thread's part of a block of rows.
 pub struct Rows {
     layout: Layout,
-    reads: Packed,
+    reads: Vec<Along>,
     /// The accumulators, by neighbour and column.
     parts: Expr,
     /// The thread's first row, and the end of the block's.
@@ -37,7 +38,7 @@ impl Rows {
         lowering: &mut Lowering,
         work: &Columns,
         layout: Layout,
-        reads: Packed,
+        reads: Vec<Along>,
         block: &Block,
         column: Expr,
     ) -> Result<Rows, Error> {
@@ -141,9 +142,8 @@ impl Rows {
             }
             lowering.bind_term(work.reduction, term, &self.extents)?;
             self.each_lane(lowering, |lowering, lane| {
-                for ((_, reads), pack) in self.reads.iter().zip(&packs) {
-                    let element = pack.clone().at(at.clone()).lane(lane.clone());
-                    lowering.computed.extend(reads.iter().map(|read| (*read, element.clone())));
+                for (along, pack) in self.reads.iter().zip(&packs) {
+                    lowering.take_from(along, &pack.clone().at(at.clone()).lane(lane.clone()));
                 }
                 let column = if self.layout.lanes > 1 { self.column.clone() + lane.clone() } else { self.column.clone() };
                 lowering.variables.insert(work.columns.variable, column);
@@ -157,27 +157,19 @@ impl Rows {
 
     /// Issues the loads that serve several columns at once.
     fn load(&self, lowering: &mut Lowering, work: &Columns, row: &Expr, depth: i64, tested: bool) -> Result<Vec<Expr>, Error> {
-        let mut packs = Vec::new();
         if self.reads.is_empty() {
-            return Ok(packs);
+            return Ok(Vec::new());
         }
-        let lanes = self.layout.lanes as u32;
-        for (array, _) in &self.reads {
-            let array = &lowering.kernel.arrays[*array];
-            let wish = format!("{}_pack", array.name.replace('.', "_"));
-            packs.push(lowering.registers(&wish, CudaType::Pack(array.element, lanes), vec![(depth * self.layout.own) as u32]));
-        }
-        let reads = &self.reads;
+        let (lanes, count) = (self.layout.lanes, depth * self.layout.own);
+        let packs: Vec<Expr> = self.reads.iter().map(|along| lowering.packs(along.array, lanes, count)).collect();
         self.each_term(lowering, row, depth, tested, |lowering, term, _, at| {
             lowering.bind_term(work.reduction, term, &self.extents)?;
-            for ((array, reads), pack) in reads.iter().zip(&packs) {
+            for (Along { array, reads, .. }, pack) in self.reads.iter().zip(&packs) {
                 let Some(read) = reads.first() else { continue };
                 let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[*read].kind.clone() else { continue };
                 let (indices, _) = lowering.guarded_indices(*array, &subscripts)?;
                 let offset = lowering.row_major(*array, indices)?;
-                let pointer = lowering.pointer(*array);
-                let element = lowering.kernel.arrays[*array].element;
-                let wide = Expr::Wide(element, lanes, Box::new(pointer), Box::new(offset));
+                let wide = lowering.wide(*array, lanes, offset);
                 lowering.push(Node::Assign(pack.clone().at(at.clone()), wide));
             }
             Ok(())

@@ -10,7 +10,7 @@ use super::super::group::Numbering;
 use super::layout::{ACCUMULATORS, Layout};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
+use crate::plan::{Expr, Node, Unroll, int, name};
 
 /// The launch's state.
 pub struct Row {
@@ -117,9 +117,7 @@ impl Row {
 
     /// Declares the pack that collects an output's elements, if one is written.
     fn begin_pack(&self, lowering: &mut Lowering) -> Option<Expr> {
-        let array = &lowering.kernel.arrays[self.output.as_ref()?.array];
-        let (wish, element) = (format!("{}_pack", array.name.replace('.', "_")), array.element);
-        let pack = lowering.variable(&wish, CudaType::Pack(element, self.layout.pack()), None);
+        let pack = lowering.pack(self.output.as_ref()?.array, self.layout.pack().into());
         lowering.output_pack = Some(pack.clone());
         Some(pack)
     }
@@ -128,13 +126,11 @@ impl Row {
     fn end_pack(&self, lowering: &mut Lowering, inner: &[Ranged], pack: Option<Expr>, first: Expr) -> Result<(), Error> {
         let (Some(pack), Some(statement)) = (pack, &self.output) else { return Ok(()) };
         at_position(lowering, inner, first)?;
-        let element = lowering.kernel.arrays[statement.array].element;
         let offset = match lowering.flat_place(statement.array, &statement.subscripts)? {
             Some(offset) => offset,
             None => return Err(Error::Bug("an output that does not run along its row".into())),
         };
-        let pointer = lowering.pointer(statement.array);
-        let place = Expr::Wide(element, self.layout.pack(), Box::new(pointer), Box::new(offset));
+        let place = lowering.wide(statement.array, self.layout.pack().into(), offset);
         lowering.push(Node::Assign(place, pack));
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::formula::Formula;
 use crate::lower::context::Lowering;
 use crate::lower::map::store_element;
 use crate::lower::reduction::Reduction;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 use crate::walk;
 
 /// What storing the block's outputs takes.
@@ -153,15 +153,12 @@ impl Outputs<'_> {
     }
 
     fn in_packs(&self, lowering: &mut Lowering) -> Result<(), Error> {
-        let array = &lowering.kernel.arrays[self.statement.array];
-        let (element, wish) = (array.element, format!("{}_pack", array.name.replace('.', "_")));
-        let pointer = lowering.pointer(self.statement.array);
         four(lowering, "at", |lowering, at| {
             let before = self.before_row(lowering, &at);
             let first = self.block.first.clone() + at.clone() * int(128);
-            let pack = lowering.variable(&wish, CudaType::Pack(element, 4), None);
+            let pack = lowering.pack(self.statement.array, 4);
             let (_, offset) = self.first_place(lowering, first.clone())?;
-            let place = Expr::Unary("&", Box::new(Expr::Wide(element, 4, Box::new(pointer.clone()), Box::new(offset))));
+            let place = Expr::Unary("&", Box::new(lowering.wide(self.statement.array, 4, offset)));
             let store = Node::Call("store_once".into(), vec![place, pack.clone()]);
             let values = self.scanned.values.quad(lowering, &at);
             let of_quad = |quad: Expr| self.reduction.combine(before.clone(), values.term(quad));

@@ -72,20 +72,15 @@ fn in_packs(
     along: &[Along],
     values: &Expr,
 ) -> Result<(), Error> {
-    let mut packs = Vec::new();
-    for array in along {
-        let array = &lowering.kernel.arrays[array.array];
-        let wish = format!("{}_pack", array.name.replace('.', "_"));
-        packs.push((lowering.registers(&wish, CudaType::Pack(array.element, 4), vec![4]), array.element));
-    }
+    let packs: Vec<Expr> = along.iter().map(|along| lowering.packs(along.array, 4, 4)).collect();
     four(lowering, "at", |lowering, at| {
-        for (array, (pack, element)) in along.iter().zip(&packs) {
+        for (array, pack) in along.iter().zip(&packs) {
             let first = block.first.clone() + at.clone() * int(128);
-            let Expr::Element(pointer, offset) = array.first_place(lowering, shape, reduction, first)? else {
+            let Expr::Element(_, offset) = array.first_place(lowering, shape, reduction, first)? else {
                 return Err(Error::Bug("an array's element is none".into()));
             };
             let [offset] = <[Expr; 1]>::try_from(offset).map_err(|_| Error::Bug("an element with several offsets".into()))?;
-            let place = Expr::Unary("&", Box::new(Expr::Wide(*element, 4, pointer, Box::new(offset))));
+            let place = Expr::Unary("&", Box::new(lowering.wide(array.array, 4, offset)));
             lowering.push(Node::Assign(pack.clone().at(at.clone()), call("load_once", vec![place])));
         }
         Ok(())
@@ -93,7 +88,7 @@ fn in_packs(
     let numbered = asks_for_number(lowering.kernel, reduction, along);
     four(lowering, "at", |lowering, at| {
         four(lowering, "quad", |lowering, quad| {
-            for (array, (pack, _)) in along.iter().zip(&packs) {
+            for (array, pack) in along.iter().zip(&packs) {
                 let lane = if array.reversed { int(3) - quad.clone() } else { quad.clone() };
                 let element = pack.clone().at(at.clone()).lane(lane);
                 lowering.computed.extend(array.reads.iter().map(|read| (*read, element.clone())));

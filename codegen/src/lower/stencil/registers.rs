@@ -10,7 +10,7 @@ use super::super::read::{Inside, Staged};
 use super::halo::Halo;
 use super::{ACROSS, FEW_TILES, Held, LANES, LINE, Origin, Stencil};
 use crate::error::Error;
-use crate::plan::{CudaType, Expr, Node, Unroll, int};
+use crate::plan::{Expr, Node, Unroll, int};
 use crate::size;
 
 /// Elements of all windows, of four bytes, that leave registers for the arithmetic and for other blocks.
@@ -261,8 +261,6 @@ impl Tile<'_> {
         place: &Expr,
         low: i64,
     ) -> Result<(), Error> {
-        let array = &lowering.kernel.arrays[halo.array];
-        let (element, wish) = (array.element, format!("{}_pack", array.name.replace('.', "_")));
         let lanes = self.window.lanes;
         let each = [int(0), int(lanes), int(1)];
         if slower.iter().any(|(_, condition)| condition.is_some()) {
@@ -275,9 +273,7 @@ impl Tile<'_> {
         }
         let indices = self.batch_indices(lowering).into_iter().chain(slower.iter().map(|(index, _)| index.clone()));
         let offset = lowering.row_major(halo.array, indices.chain([along.clone()]).collect())?;
-        let pointer = lowering.pointer(halo.array);
-        let wide = Expr::Wide(element, lanes as u32, Box::new(pointer), Box::new(offset));
-        let pack = lowering.local(&wish, CudaType::Pack(element, lanes as u32), wide);
+        let pack = lowering.load_pack(halo.array, lanes, offset);
         lowering.each("lane", Type::I32, each, Unroll::Full, |lowering, lane| {
             lowering.push(Node::Assign(place.clone().at(lane.clone() - int(low)), pack.lane(lane)));
             Ok(())
@@ -305,10 +301,8 @@ impl Tile<'_> {
 
     /// The thread's elements, in packs.
     fn elements(&self, lowering: &mut Lowering, first: &[Expr], inside: bool) -> Result<(), Error> {
-        let element = lowering.kernel.arrays[self.statement.array].element;
         let lanes = self.window.lanes;
         let ty = lowering.index_type();
-        let pointer = lowering.pointer(self.statement.array);
         lowering.each("step", Type::I32, [int(0), int(self.window.steps), int(1)], Unroll::Full, |lowering, step| {
             let mut below: Option<Expr> = None;
             let (along, slower) = (self.spanned[self.spanned.len() - 1], &self.spanned[..self.spanned.len() - 1]);
@@ -325,8 +319,7 @@ impl Tile<'_> {
             }
             let start = first[self.spanned.len() - 1].clone();
             lowering.when_some(below.filter(|_| !inside), |lowering| {
-                let stem = lowering.kernel.arrays[self.statement.array].name.replace('.', "_");
-                let pack = lowering.variable(&format!("{stem}_pack"), CudaType::Pack(element, lanes as u32), None);
+                let pack = lowering.pack(self.statement.array, lanes);
                 lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
                     lowering.variables.insert(along.variable, start.clone() + lane.clone());
                     lowering.tile_position.insert(along.variable, lane.clone());
@@ -337,7 +330,7 @@ impl Tile<'_> {
                 lowering.variables.insert(along.variable, start.clone());
                 let (indices, _) = lowering.guarded_indices(self.statement.array, &self.statement.subscripts)?;
                 let offset = lowering.row_major(self.statement.array, indices)?;
-                let wide = Expr::Wide(element, lanes as u32, Box::new(pointer), Box::new(offset));
+                let wide = lowering.wide(self.statement.array, lanes, offset);
                 lowering.push(Node::Assign(wide, pack));
                 Ok(())
             })

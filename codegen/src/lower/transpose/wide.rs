@@ -62,7 +62,7 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Shape, lane
     let inner = Square::begin(lowering, shape, &at, lanes, [x.clone(), y.clone()])?;
     lowering.when(in_range(lowering, shape, &at), |lowering| {
         for (same, (tile, array, element)) in shape.turned.iter().zip(&tiles) {
-            let loaded = inner.load(lowering, shape, same[0], *array, *element)?;
+            let loaded = inner.load(lowering, shape, same[0], *array)?;
             inner.turn(lowering, loaded, tile.clone(), &swizzled, *element)?;
         }
         Ok(())
@@ -123,16 +123,14 @@ impl Square {
     }
 
     /// Loads the packs of a read, one for each of the square's rows.
-    fn load(&self, lowering: &mut Lowering, shape: &Shape, read: ExprId, array: ArrayId, element: Type) -> Result<Expr, Error> {
-        let wish = format!("{}_pack", lowering.kernel.arrays[array].name.replace('.', "_"));
-        let packs = lowering.registers(&wish, CudaType::Pack(element, self.lanes as u32), vec![self.lanes as u32]);
-        let pointer = lowering.pointer(array);
+    fn load(&self, lowering: &mut Lowering, shape: &Shape, read: ExprId, array: ArrayId) -> Result<Expr, Error> {
+        let packs = lowering.packs(array, self.lanes, self.lanes);
         self.each(lowering, "row", |lowering, row| {
             self.place(lowering, shape, None, Some(row.clone()));
             let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[read].kind.clone() else { return Ok(()) };
             let (indices, _) = lowering.guarded_indices(array, &subscripts)?;
             let offset = lowering.row_major(array, indices)?;
-            let wide = Expr::Wide(element, self.lanes as u32, Box::new(pointer), Box::new(offset));
+            let wide = lowering.wide(array, self.lanes, offset);
             lowering.push(Node::Assign(packs.clone().at(row), wide));
             Ok(())
         })?;
@@ -163,9 +161,6 @@ impl Square {
         tiles: &[Expr],
         swizzled: &Expr,
     ) -> Result<(), Error> {
-        let array = &lowering.kernel.arrays[statement.array];
-        let (element, wish) = (array.element, format!("{}_pack", array.name.replace('.', "_")));
-        let pointer = lowering.pointer(statement.array);
         self.each(lowering, "row", |lowering, row| {
             let down = self.across.clone() + row.clone();
             let mut packs = Vec::new();
@@ -174,7 +169,7 @@ impl Square {
                 let staged = tile.clone().at(down.clone()).at(swizzled.clone());
                 packs.push(lowering.local("turned", CudaType::Pack(ty, self.lanes as u32), staged));
             }
-            let result = lowering.variable(&wish, CudaType::Pack(element, self.lanes as u32), None);
+            let result = lowering.pack(statement.array, self.lanes);
             self.each(lowering, "lane", |lowering, lane| {
                 for (same, pack) in shape.turned.iter().zip(&packs) {
                     lowering.computed.extend(same.iter().map(|read| (*read, pack.clone().lane(lane.clone()))));
@@ -187,7 +182,7 @@ impl Square {
             self.place(lowering, shape, Some(row), None);
             let (indices, _) = lowering.guarded_indices(statement.array, &statement.subscripts)?;
             let offset = lowering.row_major(statement.array, indices)?;
-            let place = Expr::Wide(element, self.lanes as u32, Box::new(pointer), Box::new(offset));
+            let place = lowering.wide(statement.array, self.lanes, offset);
             lowering.push(Node::Assign(place, result));
             Ok(())
         })?;
