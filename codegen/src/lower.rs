@@ -4,6 +4,7 @@
 //! 2. `place` decides of each `let` whether it is computed where it is read, held on chip, or stored in scratch memory.
 //! 3. Each group is lowered by its schedule, a file each: `map`, `transpose`, `rows`, `split`, `columns`, `contract`, and
 //!    `serial` reductions inside any of them for what no schedule takes.
+//! 4. Of each launch, `unused` takes out the locals that it names for nothing.
 
 mod accumulate;
 mod broadcast;
@@ -26,6 +27,7 @@ mod split;
 mod stencil;
 mod tiled;
 mod transpose;
+mod unused;
 
 use gpukc_dsl::program::{Kernel, Program, StatementKind};
 use gpukc_dsl::source::Span;

@@ -110,6 +110,20 @@ pub struct Parameter {
     pub argument: Argument,
 }
 
+impl Parameter {
+    /// Its place among a launch's parameters: scalars of the program, inputs, outputs, sizes.
+    pub fn rank(&self) -> u32 {
+        match (self.ty, &self.argument) {
+            (ParameterType::Value(_), Argument::Scalar(_)) => 0,
+            (ParameterType::Input(_), _) => 1,
+            (ParameterType::Output(_), _) => 2,
+            (ParameterType::Published, _) => 3,
+            (ParameterType::Value(_), _) => 4,
+            (ParameterType::Report, _) => 5,
+        }
+    }
+}
+
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterType {

@@ -6,7 +6,7 @@ use gpukc_dsl::types::Type;
 
 use super::context::{Flat, Lowering};
 use super::group::{from_zero, is_flat};
-use super::map::{is_identity, suffix};
+use super::map::suffix;
 use super::packs::{self, Along, Read, Verdict};
 use super::read::{access, flat_coefficient};
 use crate::error::Error;

@@ -10,6 +10,7 @@ use super::Lowered;
 use super::hints::Taken;
 use super::place::{Place, Places};
 use super::read::Staged;
+use super::unused::drop_unused;
 use crate::emit::DeviceFunction;
 use crate::emit::names::Namer;
 use crate::error::Error;
@@ -253,16 +254,11 @@ impl<'a> Lowering<'a> {
     pub fn end_launch(&mut self, suffix: &str, schedule: &'static str, notes: Vec<String>, grid: [Formula; 3], block: [u32; 3]) {
         let stem = if suffix.is_empty() { self.kernel.name.clone() } else { format!("{}_{suffix}", self.kernel.name) };
         let entry = self.file_namer.entry(&stem);
-        let body = self.blocks.pop().map(|block| block.nodes).unwrap_or_default();
+        let mut body = self.blocks.pop().map(|block| block.nodes).unwrap_or_default();
+        let wanted = drop_unused(&mut body);
         let mut parameters = std::mem::take(&mut self.parameters);
-        parameters.sort_by_key(|p| match (p.ty, &p.argument) {
-            (ParameterType::Value(_), Argument::Scalar(_)) => 0,
-            (ParameterType::Input(_), _) => 1,
-            (ParameterType::Output(_), _) => 2,
-            (ParameterType::Published, _) => 3,
-            (ParameterType::Value(_), _) => 4,
-            (ParameterType::Report, _) => 5,
-        });
+        parameters.retain(|parameter| wanted.contains(&parameter.name) || !matches!(parameter.ty, ParameterType::Value(_)));
+        parameters.sort_by_key(Parameter::rank);
         let mut launch = Launch::new((entry, schedule, notes), (grid, block), parameters, body);
         shared::place(&mut launch);
         if self.target.has_dependent_launches() {
