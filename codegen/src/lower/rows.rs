@@ -3,6 +3,7 @@
 //! A thread holds accumulators of the canonical order, so the layout of threads over a row follows from it:
 //! - *lanes*: up to 1,024 elements, 2 to 32 lanes of a warp a row, packs of four neighbouring accumulators a lane, the row in
 //!   registers;
+//! - *strided*: the same where elements or extents do not allow packs: neighbouring lanes have neighbouring accumulators;
 //! - *registers*: up to 32,768 elements, a block a row, 128 threads for each 4,096 elements, an accumulator a thread, the row in
 //!   registers (at most 32 a thread): one read and one write;
 //! - *reload*: any length, a block a row; each pass reads the row again (from the cache, if it fits) and computes on-chip arrays
@@ -31,7 +32,7 @@ use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{Expr, Node, int, name};
 use crate::walk;
-use hold::{hold_inputs, stores_packs};
+use hold::{beside, hold_inputs, stores_packs};
 use layout::{ACCUMULATORS, BLOCK, Layout};
 use total::total;
 use visit::{Row, positions};
@@ -47,7 +48,9 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let extent = product(lowering.kernel, lowering.facts, &inner).ok_or_else(|| Error::Bug("a row without an extent".into()))?;
     let layout = match group.tile {
         Some(tile) => Layout::Columns(tile),
-        None => Layout::choose(lowering.facts.bound(&extent), lowering.target),
+        None => {
+            Layout::choose(lowering.facts.bound(&extent), are_packed(lowering, &statements, numbers.len(), &extent), lowering.target)
+        }
     };
     let rows = lowering.points(&numbers)?;
     let mut row = begin(lowering, layout, &statements, group.numbering, &extent, &rows)?;
@@ -79,6 +82,20 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         launch.resident = layout.resident(alone, registers::held(lowering.kernel, &statements, &row));
     }
     Ok(())
+}
+
+/// Whether rows of this extent, `rank` variables numbering them, move as packs of four elements.
+fn are_packed(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Formula) -> bool {
+    let kernel = lowering.kernel;
+    let read = |statement: &Statement| {
+        walk::reads(kernel, statement.value).into_iter().filter_map(|read| match &kernel.exprs[read].kind {
+            ExprKind::Read { array, .. } => Some(*array),
+            _ => None,
+        })
+    };
+    let arrays = statements.iter().flat_map(|statement| read(statement).chain([statement.array]).collect::<Vec<_>>());
+    let mut moved = arrays.filter(|array| kernel.arrays[*array].shape.len() > rank && in_memory(lowering, *array));
+    moved.all(|array| kernel.arrays[array].element.size() <= 4) && lowering.facts.aligned && lowering.facts.multiple(extent, 4)
 }
 
 fn in_memory(lowering: &Lowering, array: ArrayId) -> bool {
@@ -119,11 +136,12 @@ fn begin(
     extent: &Formula,
     rows: &Formula,
 ) -> Result<Row, Error> {
-    let aligned = lowering.facts.aligned && lowering.facts.multiple(extent, 4);
     let full = layout.positions().is_some_and(|n| lowering.facts.is(extent, n));
     let length = lowering.size(extent, "row_extent");
+    let clamps = !full && lowering.facts.at_least(extent, 1) && !matches!(layout, Layout::Columns(_) | Layout::Reload { .. });
+    let last = clamps.then(|| length.clone());
     let part = match layout {
-        Layout::Lanes { lanes, .. } => part_of_lanes(lowering, layout, lanes, rows, (length, full)),
+        Layout::Lanes { lanes, .. } | Layout::Strided { lanes, .. } => part_of_lanes(lowering, layout, lanes, rows, (length, full)),
         Layout::Columns(tile) => part_of_tile(lowering, tile, rows, (length, full)),
         _ => part_of_block(lowering, layout, length),
     };
@@ -146,6 +164,9 @@ fn begin(
         layout,
         numbering,
         at: 0,
+        length: last,
+        unguarded: false,
+        beside: Vec::new(),
         output: None,
         start,
         extent,
@@ -158,7 +179,6 @@ fn begin(
         computed: Vec::new(),
         held: Vec::new(),
         on_chip: BTreeMap::new(),
-        aligned,
     })
 }
 
@@ -255,6 +275,7 @@ fn lower_statement(lowering: &mut Lowering, row: &mut Row, statement: &Statement
     lowering.element = Some(row.numbering.join(&numbers, &inner).copied().collect());
     row.numbers = numbers;
     hold_inputs(lowering, row, statement, &inner)?;
+    row.beside = beside(lowering, row, statement, &inner);
     if let Some((id, _)) = only_reduction(lowering.kernel, statement) {
         let reduction = lowering.reduction(id)?;
         let total = total(lowering, row, &reduction, &inner)?;
@@ -313,6 +334,7 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
     let packs = memory && stores_packs(lowering, row, statement, inner);
     row.output = packs.then(|| statement.clone());
     hoist_row_values(lowering, row, statement, inner)?;
+    row.unguarded = true;
     positions(lowering, row, inner, |lowering, spot| {
         if let Some(registers) = &registers {
             let place = registers.clone().at(spot.slot);
@@ -327,10 +349,22 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
                 lowering.push(Node::Assign(pack.lane(part), value));
                 Ok(())
             }
-            (Some(pointer), _) => store_element_flat(lowering, statement, pointer.clone()),
+            (Some(pointer), _) => {
+                if spot.inside.is_some() && registers.is_none() {
+                    let value = lowering.value(statement.value)?;
+                    let value = lowering.local(&array.name.replace('.', "_"), array.element, value);
+                    lowering.computed.insert(statement.value, value);
+                }
+                lowering.when_some(spot.inside, |lowering| store_element_flat(lowering, statement, pointer.clone()))?;
+                if registers.is_none() {
+                    lowering.computed.remove(&statement.value);
+                }
+                Ok(())
+            }
             (None, _) => Ok(()),
         }
     })?;
+    row.unguarded = false;
     row.output = None;
     lowering.computed.remove(&statement.value);
     if let Some(registers) = registers {

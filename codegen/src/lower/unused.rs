@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 
 use crate::plan::{Expr, Node};
 
+/// Functions that compute their result and do nothing besides.
+const PURE: [&str; 2] = ["minimum", "maximum"];
+
 /// Names that are mentioned.
 type Names = BTreeSet<String>;
 
 /// Takes out the declarations that nothing mentions but others that go, and the branches and loops that are left empty. A value that
-/// is a call is kept, for what it may do besides. Gives the names that the nodes take from outside.
+/// has a call is kept, for what it may do besides, but for calls that compute and no more. Gives the names that the nodes take from outside.
 pub fn drop_unused(nodes: &mut Vec<Node>) -> Names {
     before(nodes, Names::new())
 }
@@ -91,7 +94,7 @@ fn mention(expr: &Expr, mentioned: &mut Names) {
 
 fn calls(expr: &Expr) -> bool {
     let mut found = false;
-    expr.walk(&mut |expr| found |= matches!(expr, Expr::Call(..)));
+    expr.walk(&mut |expr| found |= matches!(expr, Expr::Call(function, _) if !PURE.contains(&function.as_str())));
     found
 }
 

@@ -1,10 +1,11 @@
 //! What threads hold of the rows that a statement reads, and how it comes into registers and leaves them.
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript, VariableId};
 
 use super::super::context::Lowering;
 use super::super::group::{is_flat, only_reduction};
 use super::super::map::is_identity;
+use super::super::packs::{Along, Read, Verdict, along};
 use super::super::place::Place;
 use super::super::read::{access, flat_coefficient, inside_everywhere};
 use super::layout::Layout;
@@ -15,17 +16,16 @@ use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node};
 use crate::walk;
 
+/// Arrays whose packs a lane holds beside those of the row.
+const MOST_BESIDE: usize = 4;
+
 /// Loads the statement's own-row inputs that no earlier statement has loaded, those of `let`s computed in place as well, all before the
 /// first is used.
 pub fn hold_inputs(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[Ranged]) -> Result<(), Error> {
     if matches!(row.layout, Layout::Reload { .. }) || inner.is_empty() {
         return Ok(());
     }
-    let evaluated = match only_reduction(lowering.kernel, statement) {
-        Some((_, reduce)) if reduce.filter.is_some() => None,
-        Some((_, reduce)) => Some(reduce.body),
-        None => Some(statement.value),
-    };
+    let evaluated = evaluated(lowering.kernel, statement);
     let own = Own { numbers: row.numbers.clone(), inner: inner.to_vec() };
     let mut pending = vec![(statement.value, evaluated, own)];
     while let Some((value, evaluated, own)) = pending.pop() {
@@ -65,6 +65,44 @@ impl Own {
         let here = is_identity(kernel, subscripts, &self.all(row)) && is_identity(kernel, &inlined.subscripts, &inlined.variables);
         let (numbers, inner) = here.then(|| row.numbering.split(&inlined.variables))?;
         is_flat(kernel, lowering.facts, inlined.value, &inner).then_some(Own { numbers, inner })
+    }
+}
+
+/// Vectors that a statement reads along the row, where a pack of each serves a pack of the row: the weights of a layernorm.
+pub fn beside(lowering: &Lowering, row: &Row, statement: &Statement, inner: &[Ranged]) -> Vec<Along> {
+    let (Layout::Lanes { .. }, Some(root)) = (row.layout, evaluated(lowering.kernel, statement)) else { return Vec::new() };
+    let rank = row.numbers.len();
+    let all: Vec<Ranged> = row.numbering.join(&row.numbers, inner).copied().collect();
+    let judge = |read: &Read| match read.in_place {
+        Some(inlined) if read.is_along(lowering, inlined, rank) => Verdict::Enter,
+        None if is_vector(lowering, read, rank) && !row.holds(lowering, read.array) => Verdict::Along,
+        _ => Verdict::Apart,
+    };
+    let mut found = along(lowering, &[root], &all, judge).unwrap_or_default();
+    found.truncate(MOST_BESIDE);
+    found
+}
+
+/// Whether a read's element is that of the position, in any row.
+fn is_vector(lowering: &Lowering, read: &Read, rank: usize) -> bool {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let plain = read.subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed));
+    let inner = &read.own[rank..];
+    let own = access(kernel, facts, read.array, read.subscripts).is_some_and(|access| {
+        let own = |v: VariableId| inner.iter().any(|range| range.variable == v);
+        flat_coefficient(kernel, facts, &access, inner) == Some(Formula::Constant(1))
+            && access.constant == Formula::Constant(0)
+            && access.terms.iter().all(|(v, _)| own(*v))
+    });
+    plain && own && kernel.arrays[read.array].element.size() <= 4
+}
+
+/// What a statement evaluates for each position whatever conditions say; `None` where a filter stands before it.
+fn evaluated(kernel: &Kernel, statement: &Statement) -> Option<ExprId> {
+    match only_reduction(kernel, statement) {
+        Some((_, reduce)) if reduce.filter.is_some() => None,
+        Some((_, reduce)) => Some(reduce.body),
+        None => Some(statement.value),
     }
 }
 
@@ -109,7 +147,7 @@ fn own_place(lowering: &Lowering, row: &Row, array: ArrayId, subscripts: &[Subsc
 fn moves_packs(lowering: &Lowering, row: &Row, array: ArrayId, place: &[Formula]) -> bool {
     let size = lowering.kernel.arrays[array].element.size() as i64;
     match row.layout {
-        Layout::Lanes { .. } => row.aligned && size <= 4,
+        Layout::Lanes { .. } => size <= 4,
         Layout::Columns(tile) => {
             // All steps but that of the columns, which are neighbours.
             let steps = place.iter().enumerate().filter(|(at, _)| at + 2 != place.len());
@@ -142,6 +180,7 @@ fn load_row(
     let wish = format!("{}_row", lowering.kernel.arrays[array].name.replace('.', "_"));
     let packed = moves_packs(lowering, row, array, &place);
     let pointer = lowering.pointer(array);
+    row.unguarded = true;
     let registers = if packed {
         let lanes = row.layout.pack();
         let registers = lowering.registers(&wish, CudaType::Pack(element, lanes), vec![row.layout.per_thread() / lanes]);
@@ -170,6 +209,7 @@ fn load_row(
         })?;
         registers
     };
+    row.unguarded = false;
     row.held.push(Held { array, place, reads: vec![read], registers, packed, first: row.at, last: row.at });
     Ok(())
 }

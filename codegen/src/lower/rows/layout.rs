@@ -19,6 +19,13 @@ pub enum Layout {
         packs: i64,
         steps: i64,
     },
+    /// `parts` accumulators a lane, `lanes` elements apart, and `steps` of all of them: neighbouring lanes have neighbouring elements, where
+    /// rows do not allow packs.
+    Strided {
+        lanes: i64,
+        parts: i64,
+        steps: i64,
+    },
     /// `groups` of 128 threads a block, an accumulator a thread, and a cluster of `blocks` a row.
     Registers {
         groups: i64,
@@ -49,10 +56,15 @@ impl Layout {
             _ => 1,
         }
     }
-    /// The layout of contiguous rows.
-    pub fn choose(bound: Option<i64>, target: Target) -> Layout {
+    /// The layout of contiguous rows; `packed`: they move as packs of four.
+    pub fn choose(bound: Option<i64>, packed: bool, target: Target) -> Layout {
         let clusters = if target.capability >= 90 { MOST_BLOCKS } else { 1 };
         match bound {
+            Some(bound) if bound <= 1024 && !packed => {
+                let lanes = (bound / 4).clamp(4, 32);
+                let within = bound.min(ACCUMULATORS);
+                Layout::Strided { lanes, parts: within / lanes, steps: bound / within }
+            }
             // About 16 elements a lane: enough loads in flight, few shuffles.
             Some(bound) if bound <= 1024 => {
                 let lanes = (bound / 16).clamp(2, 32);
@@ -72,7 +84,7 @@ impl Layout {
     }
     pub fn threads(self) -> i64 {
         match self {
-            Layout::Lanes { .. } => 256,
+            Layout::Lanes { .. } | Layout::Strided { .. } => 256,
             Layout::Registers { groups, .. } | Layout::Reload { groups } => groups * ACCUMULATORS,
             Layout::Columns(tile) => tile.threads(),
         }
@@ -109,7 +121,7 @@ impl Layout {
             Layout::Registers { groups: 1, .. } => Some(8),
             Layout::Registers { groups: 4, .. } if alone => Some(3),
             Layout::Registers { groups: 4, .. } => Some(2),
-            Layout::Lanes { .. } => Some(5),
+            Layout::Lanes { .. } | Layout::Strided { .. } => Some(5),
             Layout::Columns(tile) => return Some(tile.resident() as u32),
             _ => None,
         };
@@ -121,7 +133,7 @@ impl Layout {
     }
     pub fn rows_per_block(self) -> i64 {
         match self {
-            Layout::Lanes { lanes, .. } => self.threads() / lanes,
+            Layout::Lanes { lanes, .. } | Layout::Strided { lanes, .. } => self.threads() / lanes,
             Layout::Columns(tile) => tile.columns(),
             _ => 1,
         }
@@ -131,6 +143,12 @@ impl Layout {
             Layout::Lanes { lanes, .. } => vec![
                 format!(
                     "Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"
+                ),
+                "each element is read once and written once. Partial results meet by shuffles.".into(),
+            ],
+            Layout::Strided { lanes, .. } => vec![
+                format!(
+                    "Rows: {lanes} lanes of a warp take a row, neighbouring lanes neighbouring elements, and hold it in registers:"
                 ),
                 "each element is read once and written once. Partial results meet by shuffles.".into(),
             ],
@@ -157,6 +175,7 @@ impl Layout {
     pub fn positions(self) -> Option<i64> {
         match self {
             Layout::Lanes { lanes, packs, steps } => Some(4 * lanes * packs * steps),
+            Layout::Strided { lanes, parts, steps } => Some(lanes * parts * steps),
             Layout::Registers { groups: 1, steps, .. } => Some(ACCUMULATORS * steps),
             Layout::Registers { groups, blocks, .. } => Some(BLOCK * groups * blocks),
             Layout::Columns(tile) => Some(tile.longest()),
@@ -167,6 +186,7 @@ impl Layout {
     pub fn per_thread(self) -> u32 {
         match self {
             Layout::Lanes { packs, steps, .. } => (4 * packs * steps) as u32,
+            Layout::Strided { parts, steps, .. } => (parts * steps) as u32,
             Layout::Registers { steps, .. } => steps as u32,
             Layout::Columns(tile) => (tile.positions() * tile.lanes) as u32,
             Layout::Reload { .. } => 0,

@@ -47,6 +47,18 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
             let total = reduction.tree(values);
             Ok(if 4 * lanes * packs < ACCUMULATORS { reduction.settle(total) } else { total })
         }
+        Layout::Strided { lanes, parts: own, .. } => {
+            let parts = lowering.registers(&wish, ty, vec![own as u32]);
+            lowering.each("part", Type::I32, [int(0), int(own), int(1)], Unroll::Full, |lowering, part| {
+                lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
+                Ok(())
+            })?;
+            positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, parts.clone().at(spot.own)))?;
+            // Neighbours are in neighbouring lanes: across lanes, then in the lane.
+            let across = |part| call("butterfly", vec![int(lanes), parts.clone().at(int(part)), reduction.functor()]);
+            let total = reduction.tree((0..own).map(across).collect());
+            Ok(if lanes * own < ACCUMULATORS { reduction.settle(total) } else { total })
+        }
         Layout::Registers { groups, blocks, .. } => {
             let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
             positions(lowering, row, inner, |lowering, _| lowering.accumulate(reduction, part.clone()))?;

@@ -7,10 +7,11 @@ use gpukc_dsl::types::Type;
 
 use super::super::context::{Flat, Lowering};
 use super::super::group::Numbering;
+use super::super::packs::Along;
 use super::layout::{ACCUMULATORS, Layout};
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{Expr, Node, Unroll, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 
 /// The launch's state.
 pub struct Row {
@@ -33,9 +34,15 @@ pub struct Row {
     /// Row-long arrays in registers: inputs and on-chip `let`s.
     pub held: Vec<Held>,
     pub on_chip: BTreeMap<ArrayId, Expr>,
-    pub aligned: bool,
     /// The place in the group of the statement at hand.
     pub at: usize,
+    /// The row's length where it has an element for certain, and the layout may be longer: what does no harm is then computed without a
+    /// branch for positions beyond the end, as for the last one, so that loads need not wait for one another.
+    pub length: Option<Expr>,
+    /// Whether what is visited does no harm beyond the end, but for what [`Spot::inside`] guards.
+    pub unguarded: bool,
+    /// Vectors that the statement at hand reads along the row, by packs.
+    pub beside: Vec<Along>,
     /// The map whose elements are collected to packs at the moment.
     pub output: Option<Statement>,
     /// The lane within the row, in the lanes layout; the thread's first position, in the layouts that hold rows otherwise.
@@ -123,7 +130,13 @@ impl Row {
     }
 
     /// Stores the collected pack by one access.
-    fn end_pack(&self, lowering: &mut Lowering, inner: &[Ranged], pack: Option<Expr>, first: Expr) -> Result<(), Error> {
+    fn end_pack(
+        &self,
+        lowering: &mut Lowering,
+        inner: &[Ranged],
+        pack: Option<Expr>,
+        (first, inside): (Expr, Option<Expr>),
+    ) -> Result<(), Error> {
         let (Some(pack), Some(statement)) = (pack, &self.output) else { return Ok(()) };
         at_position(lowering, inner, first)?;
         let offset = match lowering.flat_place(statement.array, &statement.subscripts)? {
@@ -131,13 +144,47 @@ impl Row {
             None => return Err(Error::Bug("an output that does not run along its row".into())),
         };
         let place = lowering.wide(statement.array, self.layout.pack().into(), offset);
-        lowering.push(Node::Assign(place, pack));
-        Ok(())
+        lowering.when_some(inside, |lowering| {
+            lowering.push(Node::Assign(place, pack));
+            Ok(())
+        })
+    }
+
+    /// Whether threads hold an array of the row, or of each row.
+    pub fn holds(&self, lowering: &Lowering, array: ArrayId) -> bool {
+        lowering.chip.contains_key(&array) || self.on_chip.contains_key(&array) || self.held.iter().any(|held| held.array == array)
     }
 
     /// The condition under which a position is one of the row, if there is something to ask.
     pub fn inside(&self, position: &Expr) -> Option<Expr> {
         if self.full { self.live.clone() } else { Some(position.clone().less(self.extent.clone())) }
+    }
+
+    /// Visits a place, the first of so many neighbours, if it is one of the row; or, where that does no harm, one that is, and says
+    /// whether the place was.
+    fn at_place(
+        &self,
+        lowering: &mut Lowering,
+        wish: &str,
+        (place, width): (Expr, i64),
+        visit: impl FnOnce(&mut Lowering, Expr, Option<Expr>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let ty = lowering.index_type();
+        let length = match &self.length {
+            _ if self.full && self.unguarded => {
+                let position = lowering.local(wish, ty, place);
+                return visit(lowering, position, self.live.clone());
+            }
+            Some(length) if self.unguarded => length.clone(),
+            _ => {
+                let position = lowering.local(wish, ty, place);
+                return lowering.when_some(self.inside(&position), |lowering| visit(lowering, position, None));
+            }
+        };
+        let place = lowering.local("place", ty, place);
+        let position = call("minimum", vec![place.clone(), length - int(width)]);
+        let position = lowering.local(wish, ty, position);
+        visit(lowering, position, self.inside(&place))
     }
 }
 
@@ -149,6 +196,8 @@ pub struct Spot {
     pub own: Expr,
     /// The pack that it belongs to, and its place there, where packs are whole.
     pub pack: Option<(Expr, Expr)>,
+    /// Whether it is one of the row, where another stands in for those beyond the end.
+    pub inside: Option<Expr>,
 }
 
 /// A thread's pack: some neighbouring positions of its row, or a position of its neighbouring columns.
@@ -157,12 +206,15 @@ pub struct Pack {
     pub slot: Expr,
     /// Which of the thread's packs of accumulators takes it.
     own: Expr,
+    /// As [`Spot::inside`].
+    inside: Option<Expr>,
 }
 
 impl Pack {
     fn spot(&self, width: u32, part: &Expr) -> Spot {
         let at = |pack: &Expr| pack.clone() * int(width.into()) + part.clone();
-        Spot { slot: at(&self.slot), own: at(&self.own), pack: Some((self.slot.clone(), part.clone())) }
+        let pack = Some((self.slot.clone(), part.clone()));
+        Spot { slot: at(&self.slot), own: at(&self.own), pack, inside: self.inside.clone() }
     }
 }
 
@@ -176,22 +228,26 @@ pub fn positions(
     let ty = lowering.index_type();
     let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
     match row.layout {
-        Layout::Lanes { .. } if row.aligned => {
+        Layout::Lanes { .. } => {
             packs(lowering, row, "first", |lowering, pack, first| {
                 let packed = row.begin_pack(lowering);
+                let beside: Vec<(&Along, Expr)> =
+                    row.beside.iter().map(|along| (along, lowering.load_pack(along.array, 4, first.clone()))).collect();
                 lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                    beside.iter().for_each(|(along, pack)| lowering.take_from(along, &pack.clone().lane(part.clone())));
                     visit(lowering, row, inner, first.clone() + part.clone(), pack.spot(4, &part), &mut write)
                 })?;
-                row.end_pack(lowering, inner, packed, first)
+                row.beside.iter().flat_map(|along| &along.reads).for_each(|read| drop(lowering.computed.remove(read)));
+                row.end_pack(lowering, inner, packed, (first, pack.inside))
             })?;
         }
-        Layout::Lanes { lanes, packs, steps } => {
-            each_pack(lowering, [packs, steps], |lowering, pack| {
-                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
-                    let position = pack.slot.clone() * int(4 * lanes) + row.start.clone() * int(4) + part.clone();
-                    let position = lowering.local(&wish, ty, position);
-                    lowering.when_some(row.inside(&position), |lowering| {
-                        visit(lowering, row, inner, position, Spot { pack: None, ..pack.spot(4, &part) }, &mut write)
+        Layout::Strided { lanes, parts, steps } => {
+            lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
+                lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
+                    let place = step.clone() * int(lanes * parts) + part.clone() * int(lanes) + row.start.clone();
+                    row.at_place(lowering, &wish, (place, 1), |lowering, position, inside| {
+                        let slot = step.clone() * int(parts) + part.clone();
+                        visit(lowering, row, inner, position, Spot { slot, own: part, pack: None, inside }, &mut write)
                     })
                 })
             })?;
@@ -202,15 +258,14 @@ pub fn positions(
                 row.each_lane(lowering, |lowering, lane| {
                     visit(lowering, row, inner, position.clone(), pack.spot(row.layout.pack(), &lane), &mut write)
                 })?;
-                row.end_pack(lowering, inner, packed, position)
+                row.end_pack(lowering, inner, packed, (position, pack.inside))
             })?;
         }
         Layout::Registers { steps, .. } => {
             lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
-                let position = row.start.clone() + step.clone() * int(ACCUMULATORS);
-                let position = lowering.local(&wish, ty, position);
-                lowering.when_some(row.inside(&position), |lowering| {
-                    visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None }, &mut write)
+                let place = row.start.clone() + step.clone() * int(ACCUMULATORS);
+                row.at_place(lowering, &wish, (place, 1), |lowering, position, inside| {
+                    visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None, inside }, &mut write)
                 })
             })?;
         }
@@ -219,7 +274,7 @@ pub fn positions(
             let lo = name("threadIdx.x").cast(Type::I32);
             lowering.each(&wish, ty, [lo, row.extent.clone(), threads], Unroll::By(4), |lowering, position| {
                 at_position(lowering, inner, position)?;
-                write(lowering, Spot { slot: int(0), own: int(0), pack: None })
+                write(lowering, Spot { slot: int(0), own: int(0), pack: None, inside: None })
             })?;
         }
     }
@@ -238,10 +293,9 @@ pub fn packs(
     wish: &str,
     mut write: impl FnMut(&mut Lowering, Pack, Expr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let ty = lowering.index_type();
-    let mut at = |lowering: &mut Lowering, pack: Pack, position: Expr| {
-        let position = lowering.local(wish, ty, position);
-        lowering.when_some(row.inside(&position), |lowering| write(lowering, pack, position.clone()))
+    let width = if let Layout::Lanes { .. } = row.layout { 4 } else { 1 };
+    let mut at = |lowering: &mut Lowering, pack: Pack, place: Expr| {
+        row.at_place(lowering, wish, (place, width), |lowering, position, inside| write(lowering, Pack { inside, ..pack }, position))
     };
     match row.layout {
         Layout::Lanes { lanes, packs, steps } => each_pack(lowering, [packs, steps], |lowering, pack| {
@@ -252,7 +306,7 @@ pub fn packs(
             lowering.each("step", Type::I32, [int(0), int(tile.steps), int(1)], Unroll::Full, |lowering, step| {
                 lowering.each("part", Type::I32, [int(0), int(tile.own), int(1)], Unroll::Full, |lowering, part| {
                     let position = row.start.clone() + step.clone() * int(ACCUMULATORS) + part.clone();
-                    at(lowering, Pack { slot: step * int(tile.own) + part.clone(), own: part }, position)
+                    at(lowering, Pack { slot: step * int(tile.own) + part.clone(), own: part, inside: None }, position)
                 })
             })
         }
@@ -272,7 +326,7 @@ fn each_pack(
             (1, _) => int(0),
             _ => slot.clone() % int(packs),
         };
-        write(lowering, Pack { slot, own })
+        write(lowering, Pack { slot, own, inside: None })
     })
 }
 
