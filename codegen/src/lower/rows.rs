@@ -35,7 +35,7 @@ use crate::walk;
 use hold::{beside, hold_inputs, stores_packs};
 use layout::{ACCUMULATORS, BLOCK, Layout};
 use total::total;
-use visit::{Row, positions};
+use visit::{Row, at_position, positions};
 
 pub use tile::Tile;
 
@@ -48,9 +48,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let extent = product(lowering.kernel, lowering.facts, &inner).ok_or_else(|| Error::Bug("a row without an extent".into()))?;
     let layout = match group.tile {
         Some(tile) => Layout::Columns(tile),
-        None => {
-            Layout::choose(lowering.facts.bound(&extent), are_packed(lowering, &statements, numbers.len(), &extent), lowering.target)
-        }
+        None => Layout::choose(bound(lowering, &extent), are_packed(lowering, &statements, numbers.len(), &extent), lowering.target),
     };
     let rows = lowering.points(&numbers)?;
     let mut row = begin(lowering, layout, &statements, group.numbering, &extent, &rows)?;
@@ -82,6 +80,14 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         launch.resident = layout.resident(alone, registers::held(lowering.kernel, &statements, &row));
     }
     Ok(())
+}
+
+/// What a row's extent does not exceed: a power of two, or three quarters of it, so that no more than a third of a layout is idle.
+fn bound(lowering: &Lowering, extent: &Formula) -> Option<i64> {
+    let bound = lowering.facts.bound(extent)?;
+    let less = bound / 4 * 3;
+    let fits = (512 < less && bound <= BLOCK) && lowering.facts.below(extent, less + 1);
+    Some(if fits { less } else { bound })
 }
 
 /// Whether rows of this extent, `rank` variables numbering them, move as packs of four elements.
@@ -350,12 +356,16 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
                 Ok(())
             }
             (Some(pointer), _) => {
-                if spot.inside.is_some() && registers.is_none() {
+                if spot.guard.is_some() && registers.is_none() {
                     let value = lowering.value(statement.value)?;
                     let value = lowering.local(&array.name.replace('.', "_"), array.element, value);
                     lowering.computed.insert(statement.value, value);
                 }
-                lowering.when_some(spot.inside, |lowering| store_element_flat(lowering, statement, pointer.clone()))?;
+                let (place, condition) = spot.guard.map(|guard| (guard.place, guard.condition)).unzip();
+                lowering.when_some(condition, |lowering| {
+                    place.map_or(Ok(()), |place| at_position(lowering, inner, place))?;
+                    store_element_flat(lowering, statement, pointer.clone())
+                })?;
                 if registers.is_none() {
                     lowering.computed.remove(&statement.value);
                 }

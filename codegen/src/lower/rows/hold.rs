@@ -3,6 +3,7 @@
 use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript, VariableId};
 
 use super::super::context::Lowering;
+use super::super::expr::zero;
 use super::super::group::{is_flat, only_reduction};
 use super::super::map::is_identity;
 use super::super::packs::{Along, Read, Verdict, along};
@@ -86,7 +87,7 @@ pub fn beside(lowering: &Lowering, row: &Row, statement: &Statement, inner: &[Ra
 /// Whether a read's element is that of the position, in any row.
 fn is_vector(lowering: &Lowering, read: &Read, rank: usize) -> bool {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let plain = read.subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed));
+    let plain = is_plain(lowering, read.id);
     let inner = &read.own[rank..];
     let own = access(kernel, facts, read.array, read.subscripts).is_some_and(|access| {
         let own = |v: VariableId| inner.iter().any(|range| range.variable == v);
@@ -95,6 +96,14 @@ fn is_vector(lowering: &Lowering, read: &Read, rank: usize) -> bool {
             && access.terms.iter().all(|(v, _)| own(*v))
     });
     plain && own && kernel.arrays[read.array].element.size() <= 4
+}
+
+/// Whether a read asks nothing before it touches memory.
+fn is_plain(lowering: &Lowering, read: ExprId) -> bool {
+    match &lowering.kernel.exprs[read].kind {
+        ExprKind::Read { subscripts, .. } => subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed)),
+        _ => false,
+    }
 }
 
 /// What a statement evaluates for each position whatever conditions say; `None` where a filter stands before it.
@@ -203,7 +212,13 @@ fn load_row(
     } else {
         let registers = lowering.registers(&wish, element, vec![row.layout.per_thread()]);
         positions(lowering, row, inner, |lowering, spot| {
+            // A load under a condition of its own needs no other address than the layout's.
+            let beyond = spot.guard.filter(|_| !row.full && is_plain(lowering, read));
+            if let Some(guard) = &beyond {
+                at_position(lowering, inner, guard.place.clone())?;
+            }
             let value = lowering.value(read)?;
+            let value = beyond.map_or(value.clone(), |guard| guard.condition.choose(value, zero(element)));
             lowering.push(Node::Assign(registers.clone().at(spot.slot), value));
             Ok(())
         })?;

@@ -39,7 +39,7 @@ pub struct Row {
     /// The row's length where it has an element for certain, and the layout may be longer: what does no harm is then computed without a
     /// branch for positions beyond the end, as for the last one, so that loads need not wait for one another.
     pub length: Option<Expr>,
-    /// Whether what is visited does no harm beyond the end, but for what [`Spot::inside`] guards.
+    /// Whether what is visited does no harm beyond the end, but for what [`Spot::guard`] is for.
     pub unguarded: bool,
     /// Vectors that the statement at hand reads along the row, by packs.
     pub beside: Vec<Along>,
@@ -135,16 +135,17 @@ impl Row {
         lowering: &mut Lowering,
         inner: &[Ranged],
         pack: Option<Expr>,
-        (first, inside): (Expr, Option<Expr>),
+        (first, guard): (Expr, Option<Guard>),
     ) -> Result<(), Error> {
         let (Some(pack), Some(statement)) = (pack, &self.output) else { return Ok(()) };
+        let (first, condition) = guard.map_or((first, None), |guard| (guard.place, Some(guard.condition)));
         at_position(lowering, inner, first)?;
         let offset = match lowering.flat_place(statement.array, &statement.subscripts)? {
             Some(offset) => offset,
             None => return Err(Error::Bug("an output that does not run along its row".into())),
         };
         let place = lowering.wide(statement.array, self.layout.pack().into(), offset);
-        lowering.when_some(inside, |lowering| {
+        lowering.when_some(condition, |lowering| {
             lowering.push(Node::Assign(place, pack));
             Ok(())
         })
@@ -167,13 +168,14 @@ impl Row {
         lowering: &mut Lowering,
         wish: &str,
         (place, width): (Expr, i64),
-        visit: impl FnOnce(&mut Lowering, Expr, Option<Expr>) -> Result<(), Error>,
+        visit: impl FnOnce(&mut Lowering, Expr, Option<Guard>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let ty = lowering.index_type();
         let length = match &self.length {
             _ if self.full && self.unguarded => {
                 let position = lowering.local(wish, ty, place);
-                return visit(lowering, position, self.live.clone());
+                let guard = self.live.clone().map(|condition| Guard { place: position.clone(), condition });
+                return visit(lowering, position, guard);
             }
             Some(length) if self.unguarded => length.clone(),
             _ => {
@@ -184,7 +186,8 @@ impl Row {
         let place = lowering.local("place", ty, place);
         let position = call("minimum", vec![place.clone(), length - int(width)]);
         let position = lowering.local(wish, ty, position);
-        visit(lowering, position, self.inside(&place))
+        let guard = self.inside(&place).map(|condition| Guard { place, condition });
+        visit(lowering, position, guard)
     }
 }
 
@@ -196,8 +199,15 @@ pub struct Spot {
     pub own: Expr,
     /// The pack that it belongs to, and its place there, where packs are whole.
     pub pack: Option<(Expr, Expr)>,
-    /// Whether it is one of the row, where another stands in for those beyond the end.
-    pub inside: Option<Expr>,
+    /// What must be asked before something is stored.
+    pub guard: Option<Guard>,
+}
+
+/// Of a place in the layout, for which another position stands in where it is beyond the row's end: itself, and whether it is not.
+#[derive(Clone)]
+pub struct Guard {
+    pub place: Expr,
+    pub condition: Expr,
 }
 
 /// A thread's pack: some neighbouring positions of its row, or a position of its neighbouring columns.
@@ -206,15 +216,15 @@ pub struct Pack {
     pub slot: Expr,
     /// Which of the thread's packs of accumulators takes it.
     own: Expr,
-    /// As [`Spot::inside`].
-    inside: Option<Expr>,
+    /// As [`Spot::guard`].
+    pub guard: Option<Guard>,
 }
 
 impl Pack {
     fn spot(&self, width: u32, part: &Expr) -> Spot {
         let at = |pack: &Expr| pack.clone() * int(width.into()) + part.clone();
         let pack = Some((self.slot.clone(), part.clone()));
-        Spot { slot: at(&self.slot), own: at(&self.own), pack, inside: self.inside.clone() }
+        Spot { slot: at(&self.slot), own: at(&self.own), pack, guard: self.guard.clone() }
     }
 }
 
@@ -238,16 +248,16 @@ pub fn positions(
                     visit(lowering, row, inner, first.clone() + part.clone(), pack.spot(4, &part), &mut write)
                 })?;
                 row.beside.iter().flat_map(|along| &along.reads).for_each(|read| drop(lowering.computed.remove(read)));
-                row.end_pack(lowering, inner, packed, (first, pack.inside))
+                row.end_pack(lowering, inner, packed, (first, pack.guard))
             })?;
         }
         Layout::Strided { lanes, parts, steps } => {
             lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
                 lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
                     let place = step.clone() * int(lanes * parts) + part.clone() * int(lanes) + row.start.clone();
-                    row.at_place(lowering, &wish, (place, 1), |lowering, position, inside| {
+                    row.at_place(lowering, &wish, (place, 1), |lowering, position, guard| {
                         let slot = step.clone() * int(parts) + part.clone();
-                        visit(lowering, row, inner, position, Spot { slot, own: part, pack: None, inside }, &mut write)
+                        visit(lowering, row, inner, position, Spot { slot, own: part, pack: None, guard }, &mut write)
                     })
                 })
             })?;
@@ -258,14 +268,14 @@ pub fn positions(
                 row.each_lane(lowering, |lowering, lane| {
                     visit(lowering, row, inner, position.clone(), pack.spot(row.layout.pack(), &lane), &mut write)
                 })?;
-                row.end_pack(lowering, inner, packed, (position, pack.inside))
+                row.end_pack(lowering, inner, packed, (position, pack.guard))
             })?;
         }
         Layout::Registers { steps, .. } => {
             lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
                 let place = row.start.clone() + step.clone() * int(ACCUMULATORS);
-                row.at_place(lowering, &wish, (place, 1), |lowering, position, inside| {
-                    visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None, inside }, &mut write)
+                row.at_place(lowering, &wish, (place, 1), |lowering, position, guard| {
+                    visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None, guard }, &mut write)
                 })
             })?;
         }
@@ -274,7 +284,7 @@ pub fn positions(
             let lo = name("threadIdx.x").cast(Type::I32);
             lowering.each(&wish, ty, [lo, row.extent.clone(), threads], Unroll::By(4), |lowering, position| {
                 at_position(lowering, inner, position)?;
-                write(lowering, Spot { slot: int(0), own: int(0), pack: None, inside: None })
+                write(lowering, Spot { slot: int(0), own: int(0), pack: None, guard: None })
             })?;
         }
     }
@@ -295,7 +305,7 @@ pub fn packs(
 ) -> Result<(), Error> {
     let width = if let Layout::Lanes { .. } = row.layout { 4 } else { 1 };
     let mut at = |lowering: &mut Lowering, pack: Pack, place: Expr| {
-        row.at_place(lowering, wish, (place, width), |lowering, position, inside| write(lowering, Pack { inside, ..pack }, position))
+        row.at_place(lowering, wish, (place, width), |lowering, position, guard| write(lowering, Pack { guard, ..pack }, position))
     };
     match row.layout {
         Layout::Lanes { lanes, packs, steps } => each_pack(lowering, [packs, steps], |lowering, pack| {
@@ -306,7 +316,7 @@ pub fn packs(
             lowering.each("step", Type::I32, [int(0), int(tile.steps), int(1)], Unroll::Full, |lowering, step| {
                 lowering.each("part", Type::I32, [int(0), int(tile.own), int(1)], Unroll::Full, |lowering, part| {
                     let position = row.start.clone() + step.clone() * int(ACCUMULATORS) + part.clone();
-                    at(lowering, Pack { slot: step * int(tile.own) + part.clone(), own: part, inside: None }, position)
+                    at(lowering, Pack { slot: step * int(tile.own) + part.clone(), own: part, guard: None }, position)
                 })
             })
         }
@@ -326,7 +336,7 @@ fn each_pack(
             (1, _) => int(0),
             _ => slot.clone() % int(packs),
         };
-        write(lowering, Pack { slot, own, inside: None })
+        write(lowering, Pack { slot, own, guard: None })
     })
 }
 
