@@ -6,7 +6,12 @@ use gpukc_dsl::types::{BinaryOp, Builtin};
 /// The direct operands of an expression, subscripts and boundary constants of a read, ranges, filter and body of a reduction
 /// included. `guarded` tells of each whether it may be left unevaluated when the expression is evaluated.
 pub fn operands(kernel: &Kernel, id: ExprId) -> Vec<(ExprId, bool)> {
-    match &kernel.exprs[id].kind {
+    operands_of(&kernel.exprs[id].kind)
+}
+
+/// The same of an expression of a kernel or of a function.
+pub fn operands_of(kind: &ExprKind) -> Vec<(ExprId, bool)> {
+    match kind {
         ExprKind::Literal(_) | ExprKind::Dim(_) | ExprKind::Variable(_) | ExprKind::Scalar(_) | ExprKind::Local(_) => Vec::new(),
         ExprKind::Read { subscripts, .. } => subscripts.iter().flat_map(subscript_operands).collect(),
         ExprKind::Reduce(reduce) => {

@@ -1,6 +1,8 @@
 //! Scalar functions, the program's own and the mathematical library's, to device functions. They read no arrays, so every
 //! expression stays an expression.
 
+mod needed;
+
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
@@ -8,6 +10,7 @@ use gpukc_dsl::arena::Id;
 use gpukc_dsl::program::{ExprId, ExprKind, Function, FunctionId, LocalId, LocalStatement, Program};
 use gpukc_dsl::types::{BinaryOp, Builtin, Type};
 
+use self::needed::Needed;
 use super::context::Lowering;
 use super::expr::{binary, cast, literal, unary};
 use crate::emit::DeviceFunction;
@@ -79,7 +82,8 @@ impl Lowering<'_> {
         }
         let program = self.program;
         let function = &program.functions[id];
-        for (_, expr) in function.exprs.iter() {
+        let needed = Needed::of(function);
+        for (_, expr) in function.exprs.iter().filter(|(id, _)| needed.has(*id)) {
             if let ExprKind::Call(callee, _) = expr.kind {
                 self.function(callee)?;
             }
@@ -127,6 +131,7 @@ type Callee<'a> = &'a dyn Fn(FunctionId) -> Option<String>;
 
 struct Scalar<'a> {
     function: &'a Function,
+    needed: Needed,
     names: Vec<String>,
     callee: Callee<'a>,
     declared: Vec<bool>,
@@ -137,7 +142,7 @@ fn lower(function: &Function, fresh: &str, namer: &Namer, callee: Callee) -> Res
     let names: Vec<String> = function.locals.iter().map(|(_, local)| namer.local(&local.name)).collect();
     let mut declared = vec![false; names.len()];
     declared.iter_mut().take(function.parameters).for_each(|d| *d = true);
-    let mut scalar = Scalar { function, names, callee, declared };
+    let mut scalar = Scalar { function, needed: Needed::of(function), names, callee, declared };
     let parameters =
         (0..function.parameters).map(|index| (function.locals[Id::new(index)].ty.into(), scalar.names[index].clone())).collect();
     let mut body = Vec::new();
@@ -150,6 +155,7 @@ impl Scalar<'_> {
     fn statements(&mut self, statements: &[LocalStatement], nodes: &mut Vec<Node>) -> Result<(), Error> {
         for statement in statements {
             match statement {
+                _ if !self.needed.has_statement(statement) => {}
                 LocalStatement::Set(local, value) => {
                     let value = self.value(*value)?;
                     nodes.push(self.set(*local, value));
