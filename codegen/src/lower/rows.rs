@@ -1,7 +1,7 @@
 //! Rows: reductions along one dimension and what depends on them (softmax, layernorm), one launch for all.
 //!
 //! A thread holds accumulators of the canonical order, so the layout of threads over a row follows from it:
-//! - *lanes*: up to 1,024 elements, 2 to 32 lanes of a warp a row, packs of four neighbouring accumulators a lane, the row in
+//! - *lanes*: up to 512 elements, 1,024 narrow ones, 2 to 32 lanes of a warp a row, packs of four neighbouring accumulators a lane, the row in
 //!   registers;
 //! - *strided*: the same where elements or extents do not allow packs: neighbouring lanes have neighbouring accumulators;
 //! - *registers*: up to 32,768 elements, a block a row, 128 threads for each 4,096 elements, an accumulator a thread, the row in
@@ -48,7 +48,10 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let extent = product(lowering.kernel, lowering.facts, &inner).ok_or_else(|| Error::Bug("a row without an extent".into()))?;
     let layout = match group.tile {
         Some(tile) => Layout::Columns(tile),
-        None => Layout::choose(bound(lowering, &extent), are_packed(lowering, &statements, numbers.len(), &extent), lowering.target),
+        None => {
+            let packed = packed(lowering, &statements, numbers.len(), &extent);
+            Layout::choose(bound(lowering, &extent), packed, lowering.target)
+        }
     };
     let rows = lowering.points(&numbers)?;
     let mut row = begin(lowering, layout, &statements, group.numbering, &extent, &rows)?;
@@ -90,8 +93,8 @@ fn bound(lowering: &Lowering, extent: &Formula) -> Option<i64> {
     Some(if fits { less } else { bound })
 }
 
-/// Whether rows of this extent, `rank` variables numbering them, move as packs of four elements.
-fn are_packed(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Formula) -> bool {
+/// Bytes of the widest element of rows of this extent, `rank` variables numbering them, where they move as packs of four elements.
+fn packed(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Formula) -> Option<usize> {
     let kernel = lowering.kernel;
     let read = |statement: &Statement| {
         walk::reads(kernel, statement.value).into_iter().filter_map(|read| match &kernel.exprs[read].kind {
@@ -100,8 +103,9 @@ fn are_packed(lowering: &Lowering, statements: &[Statement], rank: usize, extent
         })
     };
     let arrays = statements.iter().flat_map(|statement| read(statement).chain([statement.array]).collect::<Vec<_>>());
-    let mut moved = arrays.filter(|array| kernel.arrays[*array].shape.len() > rank && in_memory(lowering, *array));
-    moved.all(|array| kernel.arrays[array].element.size() <= 4) && lowering.facts.aligned && lowering.facts.multiple(extent, 4)
+    let moved = arrays.filter(|array| kernel.arrays[*array].shape.len() > rank && in_memory(lowering, *array));
+    let widest = moved.map(|array| kernel.arrays[array].element.size()).max().unwrap_or(1);
+    (widest <= 4 && lowering.facts.aligned && lowering.facts.multiple(extent, 4)).then_some(widest)
 }
 
 fn in_memory(lowering: &Lowering, array: ArrayId) -> bool {
