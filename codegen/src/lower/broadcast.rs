@@ -242,7 +242,6 @@ impl Places<'_> {
                 return Err(Error::Bug("a row that is not stored along".into()));
             };
             lowering.computed.clear();
-            lowering.divisors.clear();
             let place = lowering.wide(statement.array, shape.lanes, offset);
             lowering.push(Node::Assign(place, result));
             Ok(())

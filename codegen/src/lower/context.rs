@@ -49,8 +49,6 @@ pub struct Lowering<'a> {
     pub chip: BTreeMap<ArrayId, Expr>,
     /// Expressions that have been computed already, e.g. a read that a wide load covers.
     pub computed: BTreeMap<ExprId, Expr>,
-    /// Values that others are divided by in a loop, with their reciprocals.
-    pub divisors: BTreeMap<ExprId, Expr>,
     /// Variables that run together as one: neighbouring elements of every array that mentions them.
     pub flat: Option<Flat>,
     /// The left side's variables, where elements are computed one after another and `let`s at the same place share what is known.
@@ -117,7 +115,6 @@ impl<'a> Lowering<'a> {
             computed: BTreeMap::new(),
             flat: None,
             element: None,
-            divisors: BTreeMap::new(),
             interior: false,
             nonempty: Vec::new(),
             staged: BTreeMap::new(),
@@ -192,7 +189,6 @@ impl<'a> Lowering<'a> {
         self.variables.clear();
         self.chip.clear();
         self.computed.clear();
-        self.divisors.clear();
         self.flat = None;
         self.element = None;
         self.nonempty.clear();

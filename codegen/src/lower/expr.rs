@@ -8,7 +8,7 @@ use super::context::Lowering;
 use super::function::library_call;
 use super::place::Place;
 use crate::error::Error;
-use crate::plan::{CudaType, Expr, Node, call, int};
+use crate::plan::{Expr, Node, call, int};
 use crate::walk;
 
 /// From this cost on, what is the same for a whole loop is computed before it.
@@ -83,10 +83,6 @@ impl Lowering<'_> {
         }
         let mut result = self.value(at)?;
         for (op, b, operand, plain) in spine.into_iter().rev() {
-            if let (BinaryOp::Div, Some(divisor)) = (op, self.divisors.get(&b).cloned()) {
-                result = call("divide_by", vec![result, divisor]);
-                continue;
-            }
             let b = self.value(b)?;
             result = binary(op, result, b, operand, plain);
         }
@@ -211,27 +207,6 @@ impl Lowering<'_> {
             let named = matches!(value, Expr::Name(_) | Expr::Int(..) | Expr::Float(..));
             let value = if named { value } else { self.local(wish, self.kernel.exprs[id].ty, value) };
             self.computed.insert(id, value);
-        }
-        self.hoist_divisors(value, variables)
-    }
-
-    /// Names what different values are divided by in a loop over these variables, with its reciprocal.
-    fn hoist_divisors(&mut self, value: ExprId, variables: &[VariableId]) -> Result<(), Error> {
-        let kernel = self.kernel;
-        let varies = |id| variables.iter().any(|v| walk::mentions(kernel, id, *v));
-        let mut stack = vec![value];
-        while let Some(id) = stack.pop() {
-            let below = walk::operands(kernel, id);
-            stack
-                .extend(below.into_iter().rev().filter(|(operand, guarded)| !guarded && varies(*operand)).map(|(operand, _)| operand));
-            let ExprKind::Binary(BinaryOp::Div, a, b) = &kernel.exprs[id].kind else { continue };
-            let ty = kernel.exprs[*b].ty;
-            let literal = matches!(kernel.exprs[*b].kind, ExprKind::Literal(_));
-            if matches!(ty, Type::F32 | Type::F64) && varies(*a) && !varies(*b) && !literal && !walk::can_fail(kernel, *b) {
-                let b_value = self.value(*b)?;
-                let divisor = self.local("by", CudaType::Class("Divisor", ty), call("divisor", vec![b_value]));
-                self.divisors.insert(*b, divisor);
-            }
         }
         Ok(())
     }

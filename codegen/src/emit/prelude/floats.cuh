@@ -216,39 +216,3 @@ __device__ __forceinline__ bf16 maximum_bf16(bf16 a, bf16 b) {
     return f32_to_bf16(maximum(bf16_to_f32(a), bf16_to_f32(b)));
 #endif
 }
-
-// A value that many are divided by: its reciprocal is computed once.
-template <class T> struct Divisor {
-    T value, reciprocal, least;
-};
-
-// Outside of the bounds, where a remainder could lose bits, nothing is made of the reciprocal.
-__device__ __forceinline__ Divisor<float> divisor(float value) {
-    bool ordinary = fabsf(value) >= 0x1p-60f && fabsf(value) <= 0x1p60f;
-    return {value, 1.0f / value, ordinary ? 0x1p-60f : infinity_f32()};
-}
-
-__device__ __forceinline__ Divisor<double> divisor(double value) {
-    bool ordinary = fabs(value) >= 0x1p-400 && fabs(value) <= 0x1p400;
-    return {value, 1.0 / value, ordinary ? 0x1p-400 : infinity_f64()};
-}
-
-// The quotient, with every bit of a division: the first remainder brings it to a neighbour of the exact one, whose remainder
-// is exact, and what that adds rounds correctly (P. Markstein, IBM Journal of Research and Development 34, 1990).
-__device__ __forceinline__ float divide_by(float a, Divisor<float> by) {
-    if (fabsf(a) >= by.least && fabsf(a) <= 0x1p60f) {
-        float quotient = a * by.reciprocal;
-        quotient = fmaf(fmaf(-quotient, by.value, a), by.reciprocal, quotient);
-        return fmaf(fmaf(-quotient, by.value, a), by.reciprocal, quotient);
-    }
-    return a / by.value;
-}
-
-__device__ __forceinline__ double divide_by(double a, Divisor<double> by) {
-    if (fabs(a) >= by.least && fabs(a) <= 0x1p400) {
-        double quotient = a * by.reciprocal;
-        quotient = fma(fma(-quotient, by.value, a), by.reciprocal, quotient);
-        return fma(fma(-quotient, by.value, a), by.reciprocal, quotient);
-    }
-    return a / by.value;
-}

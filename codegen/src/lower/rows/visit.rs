@@ -61,6 +61,9 @@ pub struct Held {
     pub last: usize,
 }
 
+/// Steps that are left out together where they are beyond the row's end: those of a chunk load together.
+const CHUNKS: [i64; 2] = [8, 4];
+
 /// Binds the variables along the row to a position.
 pub fn at_position(lowering: &mut Lowering, inner: &[Ranged], position: Expr) -> Result<(), Error> {
     if let [range] = inner {
@@ -272,7 +275,7 @@ pub fn positions(
             })?;
         }
         Layout::Registers { steps, .. } => {
-            lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
+            steps_of(lowering, row, steps, |lowering, step| {
                 let place = row.start.clone() + step.clone() * int(ACCUMULATORS);
                 row.at_place(lowering, &wish, (place, 1), |lowering, position, guard| {
                     visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None, guard }, &mut write)
@@ -294,6 +297,27 @@ pub fn positions(
     row.on_chip.keys().for_each(|array| drop(lowering.chip.remove(array)));
     lowering.flat = None;
     Ok(())
+}
+
+/// Visits the steps of a thread that takes an accumulator. Where the layout may be longer than the row, they come in chunks, of which
+/// those beyond the end are left out.
+fn steps_of(
+    lowering: &mut Lowering,
+    row: &Row,
+    steps: i64,
+    mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let each = |lowering: &mut Lowering, count, write: &mut dyn FnMut(&mut Lowering, Expr) -> Result<(), Error>| {
+        lowering.each("step", Type::I32, [int(0), int(count), int(1)], Unroll::Full, write)
+    };
+    let chunk = CHUNKS.into_iter().find(|chunk| steps > *chunk && steps % chunk == 0);
+    let (Some(size), true) = (chunk, row.length.is_some()) else { return each(lowering, steps, &mut write) };
+    lowering.each("chunk", Type::I32, [int(0), int(steps), int(size)], Unroll::Full, |lowering, chunk| {
+        let first = row.start.clone() + chunk.clone() * int(ACCUMULATORS);
+        lowering.when(first.less(row.extent.clone()), |lowering| {
+            each(lowering, size, &mut |lowering, step| write(lowering, chunk.clone() + step))
+        })
+    })
 }
 
 /// Visits this thread's packs, each at its first position, where a pack is of the row as a whole or not at all.
