@@ -115,7 +115,7 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
     let (row_count, extent) = (lowering.points(rows)?, lowering.points(inner)?);
     let tiles = extent.clone().div_ceil(shape.positions_per_block());
     let tiles_of_row = lowering.size(&tiles, "tiles");
-    lowering.passes_over(statement);
+    lowering.passes_over([statement]);
     let work = lowering.local("work", ty, lowering.block_number().cast(ty));
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     let first = (work.clone() % tiles_of_row.clone()) * int(shape.positions_per_block()) + x * int(shape.lanes);

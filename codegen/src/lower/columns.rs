@@ -9,15 +9,15 @@
 mod layout;
 mod terms;
 
-use gpukc_dsl::program::{ExprId, Ranged, Statement};
+use gpukc_dsl::program::{Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use self::layout::{Layout, packed, stores_packs};
 use self::terms::Rows;
 use super::context::Lowering;
-use super::group::{Group, only_reduction, product};
+use super::group::{Group, product};
 use super::reduction::Reduction;
-use super::split::{Level, bind_results, finish_level, level_suffix, levels, written};
+use super::split::{Level, Member, bind_results, finish_level, level_suffix, levels, members, written};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
@@ -28,18 +28,14 @@ const RESIDENT: u32 = 2;
 
 /// Lowers a reduction along a strided dimension.
 pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
-    for &number in &group.statements {
-        let statement = lowering.kernel.statements[number].clone();
-        let Some((id, _)) = only_reduction(lowering.kernel, &statement) else {
-            return Err(Error::Bug("a column statement without a reduction".into()));
-        };
-        lowering.begin_launch(&[]);
-        let reduction = lowering.reduction(id)?;
-        let terms = product(lowering.kernel, lowering.facts, &reduction.reduce.variables)
+    lowering.begin_launch(&[]);
+    let members = members(lowering, group)?;
+    for member in &members {
+        let terms = product(lowering.kernel, lowering.facts, &member.reduction.reduce.variables)
             .ok_or_else(|| Error::Bug("a column reduction without an extent".into()))?;
-        let results = lowering.points(&statement.variables)?;
-        for level in levels(lowering, &reduction, &terms, &results, Formula::clone) {
-            lower_level(lowering, &Columns::new(&statement, id, &reduction, &level)?)?;
+        let results = lowering.points(&member.statement.variables)?;
+        for level in levels(lowering, std::slice::from_ref(member), &terms, &results, Formula::clone) {
+            lower_level(lowering, &Columns::new(member, &level)?)?;
         }
     }
     Ok(())
@@ -47,8 +43,8 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 
 /// What a level's launch computes.
 struct Columns<'a> {
+    member: &'a Member,
     statement: &'a Statement,
-    id: ExprId,
     reduction: &'a Reduction,
     level: &'a Level,
     /// The columns, and the dimensions before them.
@@ -57,11 +53,12 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(statement: &'a Statement, id: ExprId, reduction: &'a Reduction, level: &'a Level) -> Result<Self, Error> {
+    fn new(member: &'a Member, level: &'a Level) -> Result<Self, Error> {
+        let (statement, reduction) = (&member.statement, &member.reduction);
         let Some((columns, outer)) = statement.variables.split_last() else {
             return Err(Error::Bug("a column reduction without columns".into()));
         };
-        Ok(Columns { statement, id, reduction, level, columns: *columns, outer: outer.to_vec() })
+        Ok(Columns { member, statement, reduction, level, columns: *columns, outer: outer.to_vec() })
     }
 }
 
@@ -80,10 +77,10 @@ struct Block {
 }
 
 fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
-    lowering.begin_launch(&written(work.statement));
+    lowering.begin_launch(&written(std::slice::from_ref(work.member)));
     let width = lowering.extent(&work.columns)?;
     let outer = lowering.points(&work.outer)?;
-    let (lanes, reads) = match work.level.source {
+    let (lanes, reads) = match work.level.sources {
         None => packed(lowering, work.statement, work.reduction, &work.columns),
         Some(_) => (1, Vec::new()),
     };
@@ -100,11 +97,11 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
         1 => store_own(lowering, work, layout, &block, column, &rows)?,
         _ => meet(lowering, work, layout, &block, &rows)?,
     }
-    let suffix = level_suffix(lowering, work.statement, work.level);
+    let suffix = level_suffix(lowering, std::slice::from_ref(work.member), work.level);
     let grid = blocks(layout.tile()).times(work.level.needed.clone()).times(layout.slices);
     let threads = [layout.across as u32, layout.along as u32, 1];
     let mut notes = notes(work.level, layout);
-    notes.extend(lowering.block_order_note().filter(|_| work.level.source.is_none()));
+    notes.extend(lowering.block_order_note().filter(|_| work.level.sources.is_none()));
     lowering.end_launch(&suffix, "columns", notes, [grid, 1.into(), 1.into()], threads);
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.slices as u32;
@@ -114,7 +111,7 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
 }
 
 fn notes(level: &Level, layout: Layout) -> Vec<String> {
-    if level.source.is_some() {
+    if level.sources.is_some() {
         return vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()];
     }
     let Layout { lanes, along, own, slices, .. } = layout;
@@ -140,9 +137,9 @@ fn begin(lowering: &mut Lowering, work: &Columns, layout: Layout, width: &Formul
     let tiles = lowering.size(&width.clone().div_ceil(layout.tile()), "tiles");
     let width = lowering.size(width, "columns");
     let slices = layout.slices;
-    let number = match work.level.source {
+    let number = match work.level.sources {
         None => {
-            lowering.passes_over(work.statement);
+            lowering.passes_over([work.statement]);
             lowering.block_number()
         }
         Some(_) => name("blockIdx.x"),
@@ -161,7 +158,7 @@ fn begin(lowering: &mut Lowering, work: &Columns, layout: Layout, width: &Formul
 /// Stores what one thread has of its columns: there is nobody to meet.
 fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Block, column: Expr, rows: &Rows) -> Result<(), Error> {
     let lanes = [int(0), int(layout.lanes), int(1)];
-    let whole = work.level.target.is_none() && stores_packs(lowering, work.statement, layout.lanes);
+    let whole = work.level.targets.is_none() && stores_packs(lowering, work.statement, layout.lanes);
     lowering.when(column.clone().less(block.width.clone()), |lowering| {
         let pack = whole.then(|| lowering.pack(work.statement.array, layout.lanes));
         lowering.each("lane", Type::I32, lanes, Unroll::Full, |lowering, lane| {
@@ -172,7 +169,7 @@ fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Bl
                 None => finish(lowering, work, block, value, mine),
                 Some(pack) => {
                     lowering.variables.insert(work.columns.variable, mine);
-                    lowering.computed.insert(work.id, work.reduction.finish(value));
+                    lowering.computed.insert(work.member.id, work.reduction.finish(value));
                     let value = lowering.value(work.statement.value)?;
                     lowering.push(Node::Assign(pack.clone().lane(lane), value));
                     Ok(())
@@ -245,8 +242,6 @@ fn layout_settled(reduction: &Reduction, layout: Layout, total: Expr) -> Expr {
 fn finish(lowering: &mut Lowering, work: &Columns, block: &Block, total: Expr, column: Expr) -> Result<(), Error> {
     lowering.variables.insert(work.columns.variable, column.clone());
     let at = (block.outer.clone() * block.blocks.clone() + block.block.clone()) * block.width.clone() + column;
-    // The variables are bound already.
-    let none = || Formula::Constant(0);
-    let bound = Level { source: None, terms: none(), blocks: none(), needed: none(), ..*work.level };
-    finish_level(lowering, work.statement, work.id, work.reduction, &bound, &int(0), total, block.blocks.clone(), at)
+    let members = std::slice::from_ref(work.member);
+    finish_level(lowering, members, vec![total], work.level.targets.as_deref(), None, block.blocks.clone(), at)
 }

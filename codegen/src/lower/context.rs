@@ -216,11 +216,10 @@ impl<'a> Lowering<'a> {
         self.nonempty = extents.collect();
     }
 
-    /// Says what the launch computes, before it asks for [`Lowering::block_number`]: where the launch before went over one of the same
+    /// Says which statements the launch computes, before it asks for [`Lowering::block_number`]: where the launch before went over one of the same
     /// large arrays, this one starts at the other end, whose elements are still in the level-2 cache.
-    pub fn passes_over(&mut self, statement: &Statement) {
-        let mut touched = vec![statement.array];
-        let mut pending = vec![statement.value];
+    pub fn passes_over<'s>(&mut self, statements: impl IntoIterator<Item = &'s Statement>) {
+        let (mut touched, mut pending): (Vec<ArrayId>, Vec<ExprId>) = statements.into_iter().map(|s| (s.array, s.value)).unzip();
         while let Some(value) = pending.pop() {
             for read in walk::reads(self.kernel, value) {
                 let ExprKind::Read { array, .. } = self.kernel.exprs[read].kind else { continue };

@@ -1,6 +1,7 @@
 //! Which statements share a launch, and by which schedule each group is computed.
 
 mod rows;
+mod sweep;
 
 use gpukc_dsl::program::{ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Statement, StatementKind};
 
@@ -23,7 +24,8 @@ pub enum Schedule {
     /// Reductions along one dimension and what depends on them: a warp or a block per row, or, where a row is a column of a matrix,
     /// a block for a tile of them.
     Rows,
-    /// Reductions with few results: a warp per block of 4,096 terms, levels in launches of their own.
+    /// Reductions with few results, those that go over the same arrays together: a warp per block of 4,096 terms, levels in launches
+    /// of their own.
     Split,
     /// Reductions along a strided dimension: threads side by side along the contiguous one.
     Columns,
@@ -48,19 +50,31 @@ pub struct Group {
     pub tile: Option<Tile>,
 }
 
-/// Cuts the statements into groups, in order.
+/// Cuts the statements into groups, in order but for those that stand between reductions which share a sweep.
 pub fn group(kernel: &Kernel, facts: &Facts, target: Target) -> Vec<Group> {
     let mut groups = Vec::new();
-    let mut next = 0;
-    while next < kernel.statements.len() {
-        let group = rows::rows_from(kernel, facts, target, next).unwrap_or_else(|| {
-            let schedule = schedule(kernel, facts, &kernel.statements[next]);
-            Group { statements: vec![next], schedule, numbering: Numbering::default(), tile: None }
-        });
-        next += group.statements.len();
-        groups.push(group);
-    }
+    add_groups(kernel, facts, target, (0..kernel.statements.len()).collect(), &mut groups);
     groups
+}
+
+fn add_groups(kernel: &Kernel, facts: &Facts, target: Target, mut pending: Vec<usize>, groups: &mut Vec<Group>) {
+    while let Some(&first) = pending.first() {
+        if let Some(group) = rows::rows_from(kernel, facts, target, &pending) {
+            pending.drain(..group.statements.len());
+            groups.push(group);
+            continue;
+        }
+        let schedule = schedule(kernel, facts, &kernel.statements[first]);
+        let statements = if schedule == Schedule::Split {
+            let cut = sweep::cut(kernel, facts, schedule, &pending);
+            add_groups(kernel, facts, target, cut.before, groups);
+            pending = cut.after;
+            cut.sweep
+        } else {
+            pending.drain(..1).collect()
+        };
+        groups.push(Group { statements, schedule, numbering: Numbering::default(), tile: None });
+    }
 }
 
 /// The one reduction of a statement that makes up its whole space, with what surrounds it as its epilogue.

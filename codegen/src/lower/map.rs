@@ -130,7 +130,7 @@ fn lower_wide(lowering: &mut Lowering, statement: &Statement, wide: &Wide) -> Re
     let tile = wide.threads * wide.lanes * wide.unroll;
     let ty = lowering.index_type();
     let count = lowering.size(&points, "points");
-    lowering.passes_over(statement);
+    lowering.passes_over([statement]);
     let block = lowering.block_number();
     let block = if lowering.facts.narrow { block.cast(Type::I32) } else { block.cast(Type::I64) };
     let first = lowering.local("tile", ty, block * lowering.index_constant(tile));

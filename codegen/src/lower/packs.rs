@@ -1,7 +1,7 @@
 //! Packs: neighbouring elements that move as one access. Which arrays run along a loop, so that packs of them can be loaded ahead of
 //! the arithmetic, and how packs are declared, loaded and stored.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Statement, Subscript};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Reduce, Statement, Subscript};
 
 use super::context::Lowering;
 use super::group::is_flat;
@@ -70,10 +70,34 @@ impl Read<'_> {
 
 /// The arrays that run along with some values under these variables, and may be read ahead of them: a read that is evaluated only
 /// sometimes counts if it lies inside its array in any case. `None` if a read refuses.
-pub fn along(lowering: &Lowering, values: &[ExprId], variables: &[Ranged], judge: impl Fn(&Read) -> Verdict) -> Option<Vec<Along>> {
+pub fn along<'l>(
+    lowering: &'l Lowering,
+    values: &[ExprId],
+    variables: &'l [Ranged],
+    judge: impl Fn(&Read) -> Verdict,
+) -> Option<Vec<Along>> {
+    search(lowering, values.iter().rev().map(|&value| (value, variables, true)).collect(), judge)
+}
+
+/// The same for the terms of a reduction: the body is evaluated where the filter lets it.
+pub fn along_terms<'l>(
+    lowering: &'l Lowering,
+    reduce: &Reduce,
+    variables: &'l [Ranged],
+    judge: impl Fn(&Read) -> Verdict,
+) -> Option<Vec<Along>> {
+    let body = (reduce.body, variables, reduce.filter.is_none());
+    search(lowering, std::iter::once(body).chain(reduce.filter.map(|filter| (filter, variables, true))).collect(), judge)
+}
+
+/// Searches values, each under its variables, and whether it is evaluated in any case.
+fn search<'l>(
+    lowering: &'l Lowering,
+    mut pending: Vec<(ExprId, &'l [Ranged], bool)>,
+    judge: impl Fn(&Read) -> Verdict,
+) -> Option<Vec<Along>> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     let mut found: Vec<Along> = Vec::new();
-    let mut pending: Vec<(ExprId, &[Ranged], bool)> = values.iter().rev().map(|&value| (value, variables, true)).collect();
     while let Some((value, own, evaluated)) = pending.pop() {
         let sure = if evaluated { walk::sure_reads(kernel, value) } else { Vec::new() };
         for id in walk::reads(kernel, value) {

@@ -132,7 +132,7 @@ impl Rows {
     fn take(&self, lowering: &mut Lowering, work: &Columns, row: Expr, depth: i64, tested: bool) -> Result<(), Error> {
         let packs = self.load(lowering, work, &row, depth, tested)?;
         self.each_term(lowering, &row, depth, tested, |lowering, term, part, at| {
-            if let Some(source) = work.level.source {
+            if let Some([source]) = work.level.sources.as_deref() {
                 let offset = (self.outer.clone() * self.terms.clone() + term) * self.width.clone() + self.column.clone();
                 let value = source.read(lowering, offset);
                 let place = self.part(part, int(0));

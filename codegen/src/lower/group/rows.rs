@@ -2,6 +2,7 @@
 
 use gpukc_dsl::program::{ArrayId, ExprKind, Kernel, Order, Ranged, Reduce, Role, Statement, Subscript};
 
+use super::sweep::is_sweep;
 use super::{Axis, Group, Schedule, axis, from_zero, is_flat, is_plain, is_small_window, only_reduction, product};
 use crate::facts::Facts;
 use crate::formula::Formula;
@@ -37,13 +38,14 @@ impl Numbering {
     }
 }
 
-/// A group of row statements starting at `first`, if there is one.
-pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, first: usize) -> Option<Group> {
+/// A group of row statements that the first of these begins, if there is one.
+pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usize]) -> Option<Group> {
+    let (&first, others) = pending.split_first()?;
     let statement = &kernel.statements[first];
     let shape = RowShape::of_reduction(kernel, facts, statement)?;
     let mut statements = vec![first];
-    for (next, candidate) in kernel.statements.iter().enumerate().skip(first + 1) {
-        if !shape.takes(kernel, facts, candidate, &statements) {
+    for &next in others {
+        if !shape.takes(kernel, facts, &kernel.statements[next], &statements) {
             break;
         }
         statements.push(next);
@@ -53,10 +55,9 @@ pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, first: usize) -
         let tile = tile(kernel, facts, target, &shape, &mut statements)?;
         return Some(Group { statements, schedule: Schedule::Rows, numbering, tile: Some(tile) });
     }
-    // Few long rows would leave most of a GPU idle; a lone reduction of them is split instead.
+    // Few long rows would leave most of a GPU idle; what is nothing but reductions of them is split instead.
     let few = facts.below(&shape.row_count(), 256) && facts.at_least(&shape.extent, 1 << 15);
-    let reductions = statements.iter().filter(|s| only_reduction(kernel, &kernel.statements[**s]).is_some()).count();
-    if few && reductions == 1 && statements.len() == 1 {
+    if few && is_sweep(kernel, facts, &statements) {
         return None;
     }
     // A single huge row per block would run on one multiprocessor.
@@ -79,13 +80,13 @@ fn tile(kernel: &Kernel, facts: &Facts, target: Target, shape: &RowShape, statem
     None
 }
 
-/// Whether no later statement reads a `let` of the group that has an element for each position of its rows: it would have to be stored
+/// Whether no other statement reads a `let` of the group that has an element for each position of its rows: it would have to be stored
 /// for that.
 fn is_closed(kernel: &Kernel, group: &[usize], numbering: Numbering) -> bool {
-    let last = group.last().copied().unwrap_or_default();
+    let others = || kernel.statements.iter().enumerate().filter(|(number, _)| !group.contains(number));
     group.iter().map(|number| &kernel.statements[*number]).all(|statement| {
         let on_chip = kernel.arrays[statement.array].role == Role::Let && statement.variables.len() > numbering.rank();
-        !on_chip || !kernel.statements[last + 1..].iter().any(|later| walk::reads_array(kernel, later, statement.array))
+        !on_chip || !others().any(|(_, other)| walk::reads_array(kernel, other, statement.array))
     })
 }
 

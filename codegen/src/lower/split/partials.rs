@@ -2,7 +2,7 @@
 
 use gpukc_dsl::types::{Reducer, Type};
 
-use super::{ACCUMULATORS, BLOCK, Block};
+use super::{ACCUMULATORS, Block, Member};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
@@ -23,19 +23,18 @@ pub struct Partials {
     element: Type,
 }
 
-/// Scratch memory for `count` accumulators.
-pub fn partials(lowering: &mut Lowering, reduction: &Reduction, wish: &str, count: Formula) -> Partials {
-    let stem = reduction.reduce.reducer.name();
-    let element = match reduction.accumulator {
-        CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
-    };
-    let values = lowering.scratch(&format!("{stem}_{wish}"), count.clone().times(element.size() as i64));
-    let indices =
-        matches!(reduction.accumulator, CudaType::Best(_)).then(|| lowering.scratch(&format!("{stem}_{wish}_at"), count.times(8)));
-    Partials { values, indices, element }
-}
-
 impl Partials {
+    /// Scratch memory for `count` accumulators of a reduction.
+    pub fn of(lowering: &mut Lowering, member: &Member, wish: &str, count: Formula) -> Partials {
+        let element = match member.reduction.accumulator {
+            CudaType::Best(ty) | CudaType::Element(ty) | CudaType::Pack(ty, _) | CudaType::Class(_, ty) => ty,
+        };
+        let wish = format!("{}_{wish}", member.stem);
+        let values = lowering.scratch(&wish, count.clone().times(element.size() as i64));
+        let places = matches!(member.reduction.accumulator, CudaType::Best(_));
+        let indices = places.then(|| lowering.scratch(&format!("{wish}_at"), count.times(8)));
+        Partials { values, indices, element }
+    }
     /// Reads the block result at `at` as an accumulator.
     pub fn read(self, lowering: &mut Lowering, at: Expr) -> Expr {
         let pointers = self.memories().into_iter().map(|(_, index, element)| lowering.scratch_pointer(index, element, false));
@@ -83,50 +82,64 @@ impl Partials {
 }
 
 /// The thread's terms of a block of partial results. Few threads have one, so all that counts is how many loads are in flight.
-pub(super) fn terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials) -> Result<(), Error> {
+pub(super) fn terms(lowering: &mut Lowering, members: &[Member], block: &Block, sources: &[Partials]) -> Result<(), Error> {
     let (ty, own) = (lowering.index_type(), block.own);
-    let last = call("minimum", vec![block.first.clone() + int(BLOCK), block.terms.clone()]);
-    let last = lowering.local("last", ty, last);
+    let last = block.last(lowering);
     // They start where a pack may; at most one thread has terms that make none.
     let whole = lowering.local("whole", ty, last.clone() / int(own) * int(own));
-    let rest = lowering.registers("rest", reduction.accumulator.clone(), vec![own as u32]);
+    let rest = |member: &Member| {
+        let wish = if members.len() > 1 { format!("{}_rest", member.stem) } else { "rest".into() };
+        lowering.registers(&wish, member.reduction.accumulator.clone(), vec![own as u32])
+    };
+    let rests: Vec<Expr> = members.iter().map(rest).collect();
     let owner = whole.clone() / int(own) % int(ACCUMULATORS / own);
     lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
         let term = lowering.local("term", ty, whole.clone() + part.clone());
         let has = owner.clone().binary("==", block.thread.clone()).and(term.clone().less(last.clone()));
-        let value = has.choose(source.read(lowering, block.at(term)), reduction.identity.clone());
-        lowering.push(Node::Assign(rest.clone().at(part), value));
+        for ((member, source), rest) in members.iter().zip(sources).zip(&rests) {
+            let value = source.read(lowering, block.at(term.clone()));
+            let value = has.clone().choose(value, member.reduction.identity.clone());
+            lowering.push(Node::Assign(rest.clone().at(part.clone()), value));
+        }
         Ok(())
     })?;
-    packed_terms(lowering, reduction, block, source, whole)?;
+    packed_terms(lowering, members, block, sources, whole)?;
     lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
-        let place = block.parts.clone().at(part.clone());
-        let next = reduction.combine(place.clone(), rest.at(part));
-        lowering.push(Node::Assign(place, next));
+        for ((member, parts), rest) in members.iter().zip(&block.parts).zip(&rests) {
+            let place = parts.clone().at(part.clone());
+            let next = member.reduction.combine(place.clone(), rest.clone().at(part.clone()));
+            lowering.push(Node::Assign(place, next));
+        }
         Ok(())
     })
 }
 
+/// A memory of block results, and the packs of it that a thread has in flight.
+struct Stream {
+    element: Type,
+    pointer: Expr,
+    packs: Expr,
+}
+
 /// Of the terms below `whole`, the thread's, a pack a load.
-fn packed_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, source: Partials, whole: Expr) -> Result<(), Error> {
+fn packed_terms(lowering: &mut Lowering, members: &[Member], block: &Block, sources: &[Partials], whole: Expr) -> Result<(), Error> {
     let (ty, own) = (lowering.index_type(), block.own as u32);
-    let depth = 1 << (IN_FLIGHT / (block.own * source.bytes())).clamp(4, MOST_LOADS).ilog2();
+    let bytes: i64 = sources.iter().map(|source| source.bytes()).sum();
+    let depth = 1 << (IN_FLIGHT / (block.own * bytes)).clamp(4, MOST_LOADS).ilog2();
     lowering.each("row", ty, [block.lo(), whole.clone(), int(ACCUMULATORS * depth)], Unroll::By(1), |lowering, start| {
-        let packs: Vec<(Expr, Type, Expr)> = source
-            .memories()
-            .into_iter()
-            .map(|(wish, index, element)| {
-                let registers = lowering.registers(wish, CudaType::Pack(element, own), vec![depth as u32]);
-                (registers, element, lowering.scratch_pointer(index, element, false))
-            })
-            .collect();
+        let mut stream = |(wish, index, element): (&str, usize, Type)| {
+            let packs = lowering.registers(wish, CudaType::Pack(element, own), vec![depth as u32]);
+            Stream { element, packs, pointer: lowering.scratch_pointer(index, element, false) }
+        };
+        let streams = |source: &Partials| source.memories().into_iter().map(&mut stream).collect();
+        let streams: Vec<Vec<Stream>> = sources.iter().map(streams).collect();
         let term = |ahead: Expr| start.clone() + ahead * int(ACCUMULATORS);
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             let term = lowering.local("term", ty, term(ahead.clone()));
             lowering.when(term.clone().less(whole.clone()), |lowering| {
-                for (pack, element, pointer) in &packs {
+                for Stream { element, pointer, packs } in streams.iter().flatten() {
                     let wide = Expr::Wide(*element, own, Box::new(pointer.clone()), Box::new(block.at(term.clone())));
-                    lowering.push(Node::Assign(pack.clone().at(ahead.clone()), wide));
+                    lowering.push(Node::Assign(packs.clone().at(ahead.clone()), wide));
                 }
                 Ok(())
             })
@@ -134,10 +147,12 @@ fn packed_terms(lowering: &mut Lowering, reduction: &Reduction, block: &Block, s
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             lowering.when(term(ahead.clone()).less(whole.clone()), |lowering| {
                 lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
-                    let lanes: Vec<Expr> = packs.iter().map(|(pack, ..)| pack.clone().at(ahead.clone()).lane(part.clone())).collect();
-                    let place = block.parts.clone().at(part);
-                    let next = Partials::take(reduction, place.clone(), lanes);
-                    lowering.push(Node::Assign(place, next));
+                    for ((member, parts), streams) in members.iter().zip(&block.parts).zip(&streams) {
+                        let lane = |stream: &Stream| stream.packs.clone().at(ahead.clone()).lane(part.clone());
+                        let place = parts.clone().at(part.clone());
+                        let next = Partials::take(&member.reduction, place.clone(), streams.iter().map(lane).collect());
+                        lowering.push(Node::Assign(place, next));
+                    }
                     Ok(())
                 })
             })
