@@ -31,7 +31,7 @@ pub enum Schedule {
     Columns,
     /// Register tiles over shared-memory tiles, for sharing reductions.
     Contract,
-    /// Blocks scanned in one pass, each of which waits for the totals of those before.
+    /// Blocks scanned in one pass, each of which waits for the totals of those before; or tiles of columns, each by one block.
     Scan,
     /// Atomic combinations into an array.
     Accumulate,

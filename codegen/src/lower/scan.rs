@@ -9,8 +9,10 @@
 //! needs more than those. What is waited for are totals, which depend on their own block alone, and totals of totals: no block
 //! waits for a chain of others, and no bit depends on timing. Rows of terms that one block covers need none of this.
 //!
-//! Where accumulators are small enough, blocks go on to further terms, which they load while they wait ([`pipeline`]).
+//! Where accumulators are small enough, blocks go on to further terms, which they load while they wait ([`pipeline`]). Along an axis
+//! that others run faster than, blocks take tiles of neighbouring columns instead, if the axis is not too long ([`columns`]).
 
+mod columns;
 mod outputs;
 mod pipeline;
 mod terms;
@@ -208,6 +210,9 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> Result<(), Error> {
     lowering.begin_launch(&[statement.array]);
     let reduction = shape.reduction(lowering)?;
+    if let Some(layout) = columns::Layout::choose(lowering, statement, shape, &reduction)? {
+        return columns::lower(lowering, statement, shape, &reduction, layout);
+    }
     let rows = lowering.points(&shape.batch)?;
     let published = published(lowering, shape, &reduction, &rows);
     let all = rows.clone().times(shape.blocks());

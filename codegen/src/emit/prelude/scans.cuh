@@ -33,6 +33,25 @@ template <class T> __device__ __forceinline__ T lane_before(T x, T identity) {
     return (int)threadIdx.x % 32 == 0 ? identity : before;
 }
 
+// Inclusive scan of up to 32 values in the order of kogge_stone, by one thread, one value after the other: gives that of
+// this number. Each step combines a value with the one so many before it, which has waited since its own turn.
+template <class T, class Combine>
+__device__ __forceinline__ T kogge_stone_next(T x, int number, T* waiting, int stride, Combine combine) {
+    T before[5];
+    #pragma unroll
+    for (int step = 0; step < 5; step++) {
+        int distance = 1 << step;
+        before[step] = number < distance ? x : waiting[stride * (distance - 1 + number % distance)];
+    }
+    #pragma unroll
+    for (int step = 0; step < 5; step++) {
+        int distance = 1 << step;
+        waiting[stride * (distance - 1 + number % distance)] = x;
+        if (number >= distance) x = combine(before[step], x);
+    }
+    return x;
+}
+
 // The number of a block in the order in which blocks start, whatever the scheduler makes of their indices: all with
 // smaller numbers have started, so that waiting for them ends.
 __device__ __forceinline__ int take_ticket(unsigned long long* counter) {

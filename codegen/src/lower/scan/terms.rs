@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use gpukc_dsl::program::{ArrayId, Direction, ExprId, ExprKind, Kernel, Subscript};
+use gpukc_dsl::program::{ArrayId, Direction, ExprId, ExprKind, Kernel, Subscript, VariableId};
 use gpukc_dsl::types::Reducer;
 
 use super::{Block, Shape, four, wide};
@@ -14,17 +14,18 @@ use crate::lower::place::Place;
 use crate::lower::read::access;
 use crate::lower::reduction::Reduction;
 use crate::plan::{CudaType, Expr, Node, call, int};
+use crate::size::Linear;
 use crate::walk;
 
 /// Most arrays whose packs a lane holds next to the terms.
 const MOST_ALONG: usize = 3;
 
 /// An array whose elements run along with the terms.
-struct Along {
-    array: ArrayId,
+pub struct Along {
+    pub array: ArrayId,
     subscripts: Vec<Subscript>,
     /// Where it is read so.
-    reads: Vec<ExprId>,
+    pub reads: Vec<ExprId>,
     /// Whether later terms lie at smaller addresses.
     reversed: bool,
 }
@@ -104,7 +105,7 @@ fn in_packs(
 }
 
 /// Binds the reduction's variable to the term of that number, by a name where the text asks for it.
-fn bind(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr, named: bool) {
+pub fn bind(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr, named: bool) {
     let Some(range) = reduction.reduce.variables.first() else { return };
     let value = shape.index(lowering, number);
     let bound = if named && !matches!(value, Expr::Name(_)) {
@@ -132,7 +133,7 @@ fn asks_for_number(kernel: &Kernel, reduction: &Reduction, along: &[Along]) -> b
 
 impl Along {
     /// The element at the lowest address of the quad that starts with the term of that number.
-    fn first_place(&self, lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr) -> Result<Expr, Error> {
+    pub fn first_place(&self, lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr) -> Result<Expr, Error> {
         let number = if self.reversed { number + int(3) } else { number };
         bind(lowering, shape, reduction, number, false);
         let mut indices = Vec::new();
@@ -145,10 +146,32 @@ impl Along {
 }
 
 /// Arrays whose elements run along with the terms, and are read whatever conditions say.
-fn along(lowering: &Lowering, shape: &Shape, reduction: &Reduction) -> Vec<Along> {
+pub fn along(lowering: &Lowering, shape: &Shape, reduction: &Reduction) -> Vec<Along> {
+    let backward = shape.scan.direction == Direction::Backward;
+    arrays(lowering, shape, reduction, |step, _| match step {
+        Formula::Constant(1) => Some(backward),
+        Formula::Constant(-1) => Some(!backward),
+        _ => None,
+    })
+}
+
+/// Arrays of which each term reads another element, however far from the last one's, whatever conditions say.
+pub fn ahead(lowering: &Lowering, shape: &Shape, reduction: &Reduction) -> Vec<Along> {
+    arrays(lowering, shape, reduction, |step, _| (*step != Formula::Constant(0)).then_some(false))
+}
+
+/// Whether neighbouring columns, by this variable, read neighbouring elements of some array.
+pub fn are_side_by_side(lowering: &Lowering, shape: &Shape, reduction: &Reduction, columns: VariableId) -> bool {
+    let neighbours = |_: &Formula, access: &Linear| (access.coefficient(columns) == Formula::Constant(1)).then_some(false);
+    !arrays(lowering, shape, reduction, neighbours).is_empty()
+}
+
+/// Arrays that each term reads unguarded. `judge` has the step from one term's element to the next one's, and the access: whether the
+/// array counts, and whether later terms lie at smaller addresses.
+fn arrays(lowering: &Lowering, shape: &Shape, reduction: &Reduction, judge: impl Fn(&Formula, &Linear) -> Option<bool>) -> Vec<Along> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     let [range] = reduction.reduce.variables.as_slice() else { return Vec::new() };
-    let mut found: Vec<(Along, crate::size::Linear)> = Vec::new();
+    let mut found: Vec<(Along, Linear)> = Vec::new();
     let mut reads = reads(kernel, reduction);
     // What a condition guards may lie outside, unless the same element is read unguarded.
     reads.sort_by_key(|(_, guarded)| *guarded);
@@ -159,13 +182,7 @@ fn along(lowering: &Lowering, shape: &Shape, reduction: &Reduction) -> Vec<Along
             along.reads.push(read);
             continue;
         }
-        let step = access.coefficient(range.variable);
-        let backward = shape.scan.direction == Direction::Backward;
-        let reversed = match step {
-            Formula::Constant(1) => backward,
-            Formula::Constant(-1) => !backward,
-            _ => continue,
-        };
+        let Some(reversed) = judge(&access.coefficient(range.variable), &access) else { continue };
         let bound = |v| v == range.variable || shape.batch.iter().any(|outer| outer.variable == v);
         let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
         if guarded || !in_memory || found.len() == MOST_ALONG || !access.terms.iter().all(|(v, _)| bound(*v)) {
@@ -195,7 +212,7 @@ fn reads(kernel: &Kernel, reduction: &Reduction) -> Vec<(ExprId, bool)> {
 
 impl Lowering<'_> {
     /// Assigns a term's value to `place`; where the filter is false, `place` keeps the identity.
-    fn term(&mut self, reduction: &Reduction, place: Expr) -> Result<(), Error> {
+    pub fn term(&mut self, reduction: &Reduction, place: Expr) -> Result<(), Error> {
         let assign = |lowering: &mut Self| {
             let value = lowering.term_value(reduction)?;
             // A sum in fewer bits than its terms have.
