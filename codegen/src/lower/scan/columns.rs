@@ -145,6 +145,12 @@ pub fn lower(
     Ok(())
 }
 
+/// Registers that a thread's terms of this type take. A narrow one has a register of its own, and another where it is widened.
+fn registers(ty: Type) -> usize {
+    let of_term = if ty.size() == 4 { 1 } else { 2 };
+    of_term * OWN as usize
+}
+
 /// A block's walk along the axis.
 struct Walk<'a> {
     output: Output<'a>,
@@ -269,7 +275,6 @@ impl<'a> Walk<'a> {
         let quads = lowering.shared("quads", accumulator.clone(), extents);
         let carried = (!layout.single).then(|| Carried::begin(lowering, reduction, layout));
         let arrays = if layout.single { Vec::new() } else { terms::ahead(lowering, shape, reduction) };
-        let registers = |ty: Type| ty.size().div_ceil(4) * OWN as usize;
         let (mut ahead, mut held) = (Vec::new(), registers(reduction.result));
         for array in arrays {
             let declared = &lowering.kernel.arrays[array.array];
