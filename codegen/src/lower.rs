@@ -13,6 +13,7 @@ mod context;
 mod contract;
 mod expr;
 mod function;
+mod gather;
 mod group;
 mod hints;
 mod map;

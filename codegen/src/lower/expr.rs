@@ -183,6 +183,9 @@ impl Lowering<'_> {
         let mut found = Vec::new();
         let mut stack = vec![value];
         while let Some(id) = stack.pop() {
+            if self.computed.contains_key(&id) {
+                continue;
+            }
             if variables.iter().any(|v| walk::mentions(self.kernel, id, *v)) {
                 let below = walk::operands(self.kernel, id);
                 stack.extend(below.into_iter().rev().filter(|(_, guarded)| !guarded).map(|(operand, _)| operand));
@@ -193,7 +196,7 @@ impl Lowering<'_> {
                 _ => false,
             };
             let costly = inlined || walk::cost(self.kernel, id) >= HOISTED;
-            if costly && !walk::can_fail(self.kernel, id) && !self.computed.contains_key(&id) && !found.contains(&id) {
+            if costly && !walk::can_fail(self.kernel, id) && !found.contains(&id) {
                 found.push(id);
             }
         }

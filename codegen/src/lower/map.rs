@@ -3,7 +3,7 @@
 //!
 //! *Wide*: where the elements of all arrays run together, a block takes a tile of them by 16-byte accesses, loads first, then
 //! arithmetic, then stores; the last tile, and all tiles of misaligned arrays, go element by element.
-//! *By rows*: where they run together within rows only, see `broadcast`.
+//! *By rows*: where they run together within rows only, see `broadcast`; where data chooses the rows, see `gather`.
 //! *Stencil*: where an array is read around the element, see `stencil`.
 //! *Tiled*: over two and more dimensions, see `tiled`.
 //! *Strided*: otherwise a grid-stride loop numbers the points of the left side, the fastest variable along neighbouring threads.
@@ -45,6 +45,10 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         }
         if is_small(lowering, &statement) {
             lower_strided(lowering, &statement)?;
+            continue;
+        }
+        if let Some(gather) = super::gather::gather(lowering, &statement) {
+            super::gather::lower(lowering, &statement, &gather)?;
             continue;
         }
         let by_rows = super::broadcast::broadcast(lowering, &statement);

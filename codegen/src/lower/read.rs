@@ -404,7 +404,11 @@ impl Lowering<'_> {
 
 /// The row-major offset as a linear form, if every subscript is linear and stays in range by itself.
 pub fn access(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subscript]) -> Option<size::Linear> {
-    let shape = &kernel.arrays[array].shape;
+    access_of(kernel, facts, &kernel.arrays[array].shape, subscripts)
+}
+
+/// The same within the last dimensions of an array.
+pub fn access_of(kernel: &Kernel, facts: &Facts, shape: &[ExprId], subscripts: &[Subscript]) -> Option<size::Linear> {
     let mut offset: Option<size::Linear> = None;
     for (subscript, extent) in subscripts.iter().zip(shape) {
         if !matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed) {
