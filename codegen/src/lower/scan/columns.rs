@@ -93,7 +93,7 @@ impl Layout {
         self.rows * ROW
     }
 
-    fn notes(self) -> Vec<String> {
+    fn notes(self, ahead: bool) -> Vec<String> {
         let Layout { columns, rows, .. } = self;
         let taken = if self.single {
             format!("Scan: a block takes the terms of {columns} neighbouring columns, a thread four quads of one.")
@@ -104,7 +104,13 @@ impl Layout {
         };
         let mut notes = vec![taken, "A warp scans the totals of a row's quads, which meet in shared memory.".into()];
         if !self.single {
-            notes.push("One thread a column takes in the rows' totals. The next turn's terms are in flight meanwhile.".into());
+            notes.push("One thread a column takes in the rows' totals.".into());
+        }
+        if ahead {
+            notes.push("The next turn's terms are in flight meanwhile.".into());
+        }
+        if self.several {
+            notes.push(format!("Up to {MOST} terms: the totals of a column's blocks of 4,096 are one row."));
         }
         notes
     }
@@ -138,7 +144,13 @@ pub fn lower(
     }
     let several = walk.held <= HELD[0];
     let suffix = crate::lower::map::suffix(lowering, statement);
-    lowering.end_launch(&suffix, "scan", layout.notes(), [grid, 1.into(), 1.into()], [layout.threads() as u32, 1, 1]);
+    lowering.end_launch(
+        &suffix,
+        "scan",
+        layout.notes(!walk.ahead.is_empty()),
+        [grid, 1.into(), 1.into()],
+        [layout.threads() as u32, 1, 1],
+    );
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.resident = (!layout.single).then_some(if several { 2 } else { 1 });
     }
