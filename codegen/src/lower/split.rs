@@ -6,6 +6,7 @@
 
 mod member;
 mod partials;
+mod pieces;
 mod terms;
 
 use gpukc_dsl::program::ArrayId;
@@ -13,6 +14,7 @@ use gpukc_dsl::types::Type;
 
 pub use self::member::{Member, bind_results, finish_level, members};
 pub use self::partials::Partials;
+use self::pieces::Pieces;
 use self::terms::Block;
 use super::context::Lowering;
 use super::group::{Group, product};
@@ -146,13 +148,15 @@ fn lower_level(lowering: &mut Lowering, members: &[Member], level: &Level, resul
         Some(_) if !single => result.clone() * lowering.size(&pitch(&level.blocks), "pitch") + block,
         _ => number,
     };
-    let along = if level.sources.is_none() { terms::along(lowering, members) } else { Vec::new() };
-    let own = neighbours(lowering, members, level, &along);
+    let pieces = if level.sources.is_none() { Pieces::of(lowering, members) } else { None };
+    let along = if level.sources.is_none() && pieces.is_none() { terms::along(lowering, members) } else { Vec::new() };
+    let own = pieces.as_ref().map_or_else(|| neighbours(lowering, members, level, &along), |pieces| pieces.own);
     let parts = accumulators(lowering, members, own)?;
     let block = Block { thread: thread.clone(), own, first, terms, base, parts };
-    match &level.sources {
-        None => terms::of_program(lowering, members, &block, &along)?,
-        Some(sources) => partials::terms(lowering, members, &block, sources)?,
+    match (&level.sources, &pieces) {
+        (Some(sources), _) => partials::terms(lowering, members, &block, sources)?,
+        (None, Some(pieces)) => pieces.terms(lowering, members, &block)?,
+        (None, None) => terms::of_program(lowering, members, &block, &along)?,
     }
     let totals = totals(lowering, members, &block)?;
     lowering.when(thread.binary("==", int(0)), |lowering| {
@@ -161,7 +165,7 @@ fn lower_level(lowering: &mut Lowering, members: &[Member], level: &Level, resul
     })?;
     let suffix = level_suffix(lowering, members, level);
     let grid = [results.clone().times(level.blocks.clone()).times(level.needed.clone()), 1.into(), 1.into()];
-    let mut notes = notes(members, level, own);
+    let mut notes = notes(members, level, own, pieces.is_some());
     notes.extend(lowering.block_order_note().filter(|_| level.sources.is_none()));
     lowering.end_launch(&suffix, "split", notes, grid, [(ACCUMULATORS / own) as u32, 1, 1]);
     Ok(())
@@ -235,15 +239,20 @@ fn across_warps(
     Ok(members.iter().zip(meet).map(total).collect())
 }
 
-fn notes(members: &[Member], level: &Level, own: i64) -> Vec<String> {
+fn notes(members: &[Member], level: &Level, own: i64, pieces: bool) -> Vec<String> {
     if level.sources.is_some() {
         return vec!["The block results of the launch before, reduced in the same way; not launched if there is one block.".into()];
     }
-    let who = if own == 4 { "a warp takes a block of 4,096 terms, four" } else { "two warps take a block of 4,096 terms, two" };
-    let mut notes = vec![
-        format!("Reduction: {who} neighbouring accumulators a thread, so that loads are wide and many of"),
-        "them are in flight; lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.".into(),
-    ];
+    let who = match own {
+        1 => "four warps take a block of 4,096 terms, one accumulator a thread, so that neighbours load neighbours, and many",
+        2 => "two warps take a block of 4,096 terms, two neighbouring accumulators a thread, so that loads are wide and many",
+        _ => "a warp takes a block of 4,096 terms, four neighbouring accumulators a thread, so that loads are wide and many",
+    };
+    let order = "lanes meet by shuffles. No atomics: the order, and so every bit, is fixed.";
+    let mut notes = vec![format!("Reduction: {who} of"), format!("them are in flight; {order}")];
+    if pieces {
+        notes.push("Terms lie side by side in pieces of memory; a division finds the piece.".into());
+    }
     if members.len() > 1 {
         notes.push(format!("{} reductions share the pass: what they read is loaded once.", members.len()));
     }

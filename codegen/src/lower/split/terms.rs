@@ -1,5 +1,6 @@
 //! The terms of a block that come from the program, as its threads take them.
 
+use gpukc_dsl::program::Ranged;
 use gpukc_dsl::types::Type;
 
 use super::{ACCUMULATORS, BLOCK, Member, member};
@@ -121,7 +122,11 @@ fn one_by_one(lowering: &mut Lowering, members: &[Member], block: &Block, flat: 
                 if !flat {
                     tell_apart(lowering, members, &term)?;
                 }
-                accumulate(lowering, members, block, &part, flat.then_some(&term))
+                accumulate(lowering, members, block, &part, |lowering, member| {
+                    if flat {
+                        run_along(lowering, &member.reduction.reduce.variables, term.clone());
+                    }
+                })
             })
         })
     })
@@ -142,17 +147,25 @@ fn tell_apart(lowering: &mut Lowering, members: &[Member], term: &Expr) -> Resul
     Ok(())
 }
 
-/// Takes a term of each reduction into the accumulator `part`; `flat` is its number where that is its place.
-fn accumulate(lowering: &mut Lowering, members: &[Member], block: &Block, part: &Expr, flat: Option<&Expr>) -> Result<(), Error> {
+/// Lets variables that run together stand at a position.
+pub fn run_along(lowering: &mut Lowering, variables: &[Ranged], position: Expr) {
+    if let [range] = variables {
+        lowering.variables.insert(range.variable, position.clone());
+    }
+    lowering.flat = Some(Flat { variables: variables.to_vec(), position });
+}
+
+/// Takes a term of each reduction, at which `stand` binds its variables, into the accumulator `part`.
+pub fn accumulate(
+    lowering: &mut Lowering,
+    members: &[Member],
+    block: &Block,
+    part: &Expr,
+    stand: impl Fn(&mut Lowering, &Member),
+) -> Result<(), Error> {
     for (member, parts) in members.iter().zip(&block.parts) {
         lowering.element = Some(member.element());
-        if let Some(term) = flat {
-            let variables = &member.reduction.reduce.variables;
-            if let [range] = variables.as_slice() {
-                lowering.variables.insert(range.variable, term.clone());
-            }
-            lowering.flat = Some(Flat { variables: variables.clone(), position: term.clone() });
-        }
+        stand(lowering, member);
         lowering.accumulate(&member.reduction, parts.clone().at(part.clone()))?;
     }
     Ok(())
@@ -183,7 +196,9 @@ fn wide(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[Alo
                     lowering.take_from(along, &pack.clone().at(ahead.clone()).lane(part.clone()));
                 }
                 let term = start.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone();
-                accumulate(lowering, members, block, &part, Some(&term))
+                accumulate(lowering, members, block, &part, |lowering, member| {
+                    run_along(lowering, &member.reduction.reduce.variables, term.clone());
+                })
             })
         })
     })
