@@ -85,7 +85,8 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
         Some(_) => (1, Vec::new()),
     };
     let blocks = |tile: i64| width.clone().div_ceil(tile).times(outer.clone()).times(work.level.blocks.clone());
-    let layout = Layout::choose(lowering, work.level, &width, lanes, blocks);
+    let bytes = work.reduction.result.size() as i64;
+    let layout = Layout::choose(lowering, work.level, &width, (lanes, bytes), blocks);
     let block = begin(lowering, work, layout, &width)?;
     let ty = lowering.index_type();
     let within = name("threadIdx.x").cast(Type::I32) * int(layout.lanes);

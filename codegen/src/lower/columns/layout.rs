@@ -22,8 +22,11 @@ const FEW_BLOCKS: i64 = 256;
 const SHORT: i64 = 1024;
 /// Blocks of such a cluster.
 const SLICES: i64 = 8;
-/// Most accumulators that a thread keeps in registers.
-const MOST_HELD: i64 = 64;
+/// Registers that a thread's accumulators, and a pack that is in flight for each of them, may take of the 128 that two resident blocks
+/// leave it: with more of them some go through memory.
+const MOST_REGISTERS: i64 = 96;
+/// Registers of a pack.
+const PACK: i64 = 4;
 /// Accesses of each array that a thread has in flight, if it holds many accumulators or few.
 const IN_FLIGHT: [i64; 2] = [8, 16];
 /// Accumulators of a thread that are few.
@@ -60,8 +63,15 @@ impl Layout {
         (IN_FLIGHT[usize::from(few)] / self.own).max(1)
     }
 
-    /// The layout for a level: `tiles(columns)` gives the blocks that tiles of so many columns make.
-    pub fn choose(lowering: &Lowering, level: &Level, width: &Formula, lanes: i64, blocks: impl Fn(i64) -> Formula) -> Layout {
+    /// The layout for a level whose accumulators have so many bytes: `blocks(columns)` gives the blocks that tiles of so many columns
+    /// make.
+    pub fn choose(
+        lowering: &Lowering,
+        level: &Level,
+        width: &Formula,
+        (lanes, bytes): (i64, i64),
+        blocks: impl Fn(i64) -> Formula,
+    ) -> Layout {
         let facts = lowering.facts;
         let reach = [4, 32].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
         // A warp reads a few whole lines of memory, of narrow matrices several rows.
@@ -75,7 +85,8 @@ impl Layout {
         }
         let mut across = narrowest;
         let mut along = (THREADS / across).min(held);
-        while held / along * lanes > MOST_HELD {
+        let registers = lanes * bytes.max(4) / 4 + PACK;
+        while held / along * registers > MOST_REGISTERS && lanes > 1 {
             (across, along) = (across / 2, along * 2);
         }
         Layout { lanes, across, along, own: held / along, slices }
