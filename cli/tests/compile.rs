@@ -68,7 +68,7 @@ fn the_text_of_a_call() {
     assert!(!aligned.contains("4096") && aligned == text(&["--call", "m=8192,n=2048,k=-3"]), "{aligned}");
     place.file("rows.gk", "kernel rows(x: f32[m, n]) -> y: f32[m] { y[i] = sum[j] x[i, j]; }\n");
     let rows =
-        |arguments: &[&str]| place.run(&[&["compile", "rows.gk", "--call", "m=64,n=1024"], arguments].concat()).expect(0, &[]).out;
+        |arguments: &[&str]| place.run(&[&["compile", "rows.gk", "--call", "m=64,n=512"], arguments].concat()).expect(0, &[]).out;
     assert_ne!(rows(&["--misaligned"]), rows(&[]));
     // Indices beyond 31 bits are of the wide type.
     let wide = text(&["--call", "m=1_000_000,n=100_000"]);
