@@ -227,7 +227,7 @@ impl Found<'_> {
         if !alone || flat_coefficient(kernel, facts, &access, self.inner) != Some(Formula::Constant(1)) {
             return None;
         }
-        let constants: Vec<ExprId> = rows.iter().filter_map(|subscript| constant(subscript)).collect();
+        let constants: Vec<ExprId> = rows.iter().filter_map(constant).collect();
         let plain = |id: &ExprId| matches!(kernel.exprs[*id].kind, ExprKind::Literal(_));
         if constants.len() > 1 || !constants.iter().all(plain) {
             return None;
