@@ -8,8 +8,9 @@ import torch
 warnings.filterwarnings("ignore")
 REHEARSAL = os.environ.get("PEERS_REHEARSAL") == "1"  # small sizes on the CPU, to try programs and references out
 DEV = "cpu" if REHEARSAL else "cuda"
-f64, f32, f16, u8, i32, i64 = torch.float64, torch.float32, torch.float16, torch.uint8, torch.int32, torch.int64
-NAME = {f64: "f64", f32: "f32", f16: "f16", u8: "u8", i32: "i32", i64: "i64"}
+f64, f32, f16, bf16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
+u8, i32, i64 = torch.uint8, torch.int32, torch.int64
+NAME = {f64: "f64", f32: "f32", f16: "f16", bf16: "bf16", u8: "u8", i32: "i32", i64: "i64"}
 
 
 def scale(n):

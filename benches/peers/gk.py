@@ -1,4 +1,4 @@
-"""gpukc's side of a row: the first set's inputs as files, `gpukc bench` on them, its result as a tensor."""
+"""gpukc's side of a row: the first set's inputs as files, `gpukc bench` on them, its results as tensors."""
 import json
 import os
 import shutil
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from common import DEV, REHEARSAL
+from common import DEV, REHEARSAL, bf16
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNS = int(os.environ.get("PEERS_RUNS", "3"))  # a row's time is the median of as many runs of the command
@@ -22,11 +22,23 @@ class Gk:
     file: str
     kernel: str
     inputs: object  # the tensors of a set -> {parameter: tensor or number}
-    result: str = "out"
+    result: object = "out"  # or several, in the peers' order
+
+
+def save(file, tensor):
+    """As .npy, where bf16 has no name: its bits are a u16's."""
+    tensor = tensor.cpu()
+    np.save(file, tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == bf16 else tensor.numpy())
+
+
+def load(file):
+    array = np.load(file)
+    bits = array.dtype == np.uint16  # no row has a result of u16
+    return (torch.from_numpy(array.view(np.int16)).view(bf16) if bits else torch.from_numpy(array)).to(DEV)
 
 
 def run(gk, tensors, hot, check, timeout):
-    """Times the kernel and gives its record; `check` takes the result and gives its error and whether that is too large."""
+    """Times the kernel and gives its record, with what `check` says of the result."""
     began = time.time()
     path = os.path.join(os.environ["PEERS_ARRAYS"], str(os.getpid()))
     os.makedirs(path, exist_ok=True)
@@ -35,18 +47,19 @@ def run(gk, tensors, hot, check, timeout):
         for name, value in gk.inputs(*tensors).items():
             if isinstance(value, torch.Tensor):
                 file = os.path.join(path, f"{name}.npy")
-                np.save(file, value.cpu().numpy())
+                save(file, value)
                 value = file
             arguments += ["--in", f"{name}={value}"]
-        result = os.path.join(path, "result.npy")
-        out = ["--out", f"{gk.result}={result}"]
+        names = gk.result if isinstance(gk.result, tuple) else (gk.result,)
+        results = [os.path.join(path, f"result_{name}.npy") for name in names]
+        out = [word for name, file in zip(names, results) for word in ("--out", f"{name}={file}")]
         if REHEARSAL:
             command(["run", *arguments, *out, "--device", "cpu"], timeout)
             runs = [dict(median_us=1.0, min_us=1.0, p90_us=1.0, method="none", sets=1)]
         else:
             bench = ["bench", *arguments, "--format", "json", *(["--hot"] if hot else [])]
             runs = [json.loads(command(bench + out, timeout).strip().splitlines()[-1])]
-        err, wrong = check(torch.from_numpy(np.load(result)).to(DEV))
+        verdict = check(tuple(map(load, results)))
         while not REHEARSAL and len(runs) < RUNS:
             runs.append(json.loads(command(bench, timeout).strip().splitlines()[-1]))
     finally:
@@ -55,10 +68,9 @@ def run(gk, tensors, hot, check, timeout):
     middle = runs[len(runs) // 2]
     return dict(ms=statistics.median(r["median_us"] for r in runs) / 1e3, runs=[r["median_us"] for r in runs],
                 min=middle["min_us"] / 1e3, p90=middle["p90_us"] / 1e3, reps=middle.get("runs"), per=middle.get("calls"),
-                method=middle["method"], nbuf=middle["sets"], host_us=middle.get("host_us"), err=err, wrong=wrong,
-                wall_s=round(time.time() - began, 2),
+                method=middle["method"], nbuf=middle["sets"], host_us=middle.get("host_us"), wall_s=round(time.time() - began, 2),
                 config=" ".join(f"{r['registers']}r{'+' + str(r['local_bytes']) + 'B' if r['local_bytes'] else ''}"
-                                for r in middle.get("resources", [])))
+                                for r in middle.get("resources", [])), **verdict)
 
 
 def command(arguments, timeout):

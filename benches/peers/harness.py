@@ -33,8 +33,9 @@ class Problem:
     size: str
     dtype: str
     inputs: object  # () -> tuple of tensors: one buffer set; rotated among several sets unless hot
-    peers: dict  # name -> maker(*set) giving a call that returns its output; or [(config, maker), ...], the best counts
-    bytes: float = 0  # the fewest bytes that must move
+    # name -> maker(*set) giving a call that returns its output, or a tuple of them; or [(config, maker), ...], the best counts
+    peers: dict
+    bytes: float = 0  # the fewest that must move; otherwise each input and result once
     flops: float = 0
     bceil: str = "copy"  # the ceilings that the floor is taken from
     fceil: str = ""
@@ -66,6 +67,10 @@ def warm_up():
         for _ in range(20):
             a @ a
         torch.cuda.synchronize()
+
+
+def outputs(out):
+    return out if isinstance(out, tuple) else (out,)
 
 
 def event():
@@ -220,7 +225,7 @@ class Harness:
                 return
             if p.ref:
                 try:
-                    ref = p.ref(*sets[0])().double()
+                    ref = tuple(r.double() for r in outputs(p.ref(*sets[0])()))
                 except Exception as e:  # the peers are still timed, unchecked (err is null)
                     self._failed(*key, "reference", e)
         for i, peer, maker in todo:
@@ -228,28 +233,28 @@ class Harness:
                 self.emit(*key, peer, skipped="time budget")
                 continue
             self._at(i, *key, peer)
-            common = dict(bytes=p.bytes, flops=p.flops, bceil=p.bceil, fceil=p.fceil, target=p.target)
+            common = dict(flops=p.flops, bceil=p.bceil, fceil=p.fceil, target=p.target)
             try:
                 if peer == "gpukc":
                     sync()
-                    record = gk.run(maker, sets[0], p.hot, lambda out: self._check(p, out, ref), max(30, self.left() + 20))
+                    record = gk.run(maker, sets[0], p.hot, lambda out: self._check(p, out, ref, ws), max(30, self.left() + 20))
                     self.emit(*key, peer, **common, cache="hot" if p.hot else "rotated", **record)
                 else:
-                    record = self._peer(p, peer, maker, sets, ref)
+                    record = self._peer(p, peer, maker, sets, ref, ws)
                     self.emit(*key, peer, **common, cache="rotated" if len(sets) * ws >= 120e6 else "hot", **record)
             except Exception as e:
                 self._failed(*key, peer, e)
         sets = ref = None
         empty()
 
-    def _peer(self, p, peer, maker, sets, ref):
+    def _peer(self, p, peer, maker, sets, ref, ws):
         graph, config = peer not in p.nograph, ""
         if isinstance(maker, list) and not REHEARSAL:
             config, maker = self._best(maker, sets, graph)
         fns = [maker(*s) for s in sets]
-        err, wrong = self._check(p, fns[0](), ref)
+        verdict = self._check(p, fns[0](), ref, ws)
         m = dict(ms=1e-3, method="none") if REHEARSAL else measure(fns, graph)
-        return dict(nbuf=len(sets), config=config, err=err, wrong=wrong, **m)
+        return dict(nbuf=len(sets), config=config, **verdict, **m)
 
     def _best(self, makers, sets, graph):
         best, errors = None, []
@@ -265,17 +270,23 @@ class Harness:
             raise RuntimeError("; ".join(errors)[:400])
         return best[1:]
 
-    def _check(self, p, out, ref):
-        """The relative error of an output, and whether it is too large."""
+    def _check(self, p, out, ref, given):
+        """The relative error of what came out, whether it is too large, and the bytes that had to move, `given` of them inputs."""
+        outs = outputs(out)
+        moved = p.bytes or given + sum(o.nbytes for o in outs)
         if ref is None:
-            return None, False
+            return dict(bytes=moved, err=None, wrong=False)
+        errors = [self._error(p, o, r) for o, r in zip(outs, ref, strict=True)]
+        err = max(errors, key=lambda e: (e != e, e))
+        return dict(bytes=moved, err=err if err == err else "nan", wrong=not err <= p.tol)
+
+    def _error(self, p, out, ref):
         if not isinstance(out, torch.Tensor):  # CuPy
             out = torch.as_tensor(out.get(), device=DEV)
         if p.post:
             out = p.post(out)
         out = out.double().reshape(ref.shape)
-        err = ((out - ref).norm() / (p.norm or ref.norm().item() or 1.0)).item()
-        return (err if err == err else "nan"), not err <= p.tol
+        return ((out - ref).norm() / (p.norm or ref.norm().item() or 1.0)).item()
 
     def _prepare(self, p):
         """Compile what this problem's peers compile, at its real shapes. Failures are recorded when measured."""

@@ -1,7 +1,8 @@
 """Starts the groups, each in its own process, prints what they find and writes $OUT/peers.json, .md, .txt and .log.
 
 First every group compiles what its peers need, several at a time (untimed). Then the groups measure, one at a time, with the GPU to
-themselves; each has a limit of its own. A group that loses its CUDA context is started again behind the row that did it."""
+themselves; each has a limit of its own. A group that loses its CUDA context is started again behind the row that did it. When the
+table is done, the survey (`others`) does the same with the time that is left."""
 import argparse
 import json
 import os
@@ -18,7 +19,8 @@ import report
 
 # group: seconds it may measure for (rows left over are skipped), in the order they run
 BUDGET = dict(ceil=20, elem=180, reduce=200, rows=120, columns=50, transpose=60, stencil=50, scan=60, indexed=80, matvec=30,
-              matmul=40)
+              matmul=40, **{f"{report.SURVEY}.{family}": 90 for family in (
+                  "rows", "columns", "maps", "permutations", "stencils", "scans", "indexed", "products")})
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DIR, OUT = os.environ["PEERS_DIR"], os.environ["OUT"]
@@ -47,7 +49,7 @@ def output(*command, timeout=60):
 def arguments():
     parser = argparse.ArgumentParser(description="Measures gpukc and its peers; without groups, all of them, and then "
                                      "docs/performance.md is written.")
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=" ".join(BUDGET))
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{' '.join(BUDGET)}; {report.SURVEY}: all of the survey")
     parser.add_argument("--gpukc", default=os.path.join(ROOT, "target/release/gpukc"), help="the command (target/release/gpukc)")
     parser.add_argument("--rows", default="", metavar="REGEX", help="rows whose 'group work size dtype' matches, such as 'sum 2.28'")
     parser.add_argument("--only", choices=("gpukc", "peers"), help="measure one side; with gpukc, --kept gives the other")
@@ -57,7 +59,7 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=11, help="groups that compile at once (11); 0: none before it measures")
     parser.add_argument("--docs", action="store_true", help="write docs/performance.md though groups or rows were chosen")
     options = parser.parse_args()
-    if bad := [n for n in options.groups if n not in BUDGET]:
+    if bad := [n for n in options.groups if n not in BUDGET and n != report.SURVEY]:
         parser.error(f"no group {', '.join(bad)}; there are: {' '.join(BUDGET)}")
     options.gpukc = os.path.abspath(options.gpukc)
     if options.only != "peers" and not os.access(options.gpukc, os.X_OK):
@@ -115,7 +117,7 @@ class Run:
         self.options, self.records, self.children, self.state = options, [], {}, {}
         self.kept = json.load(open(options.kept)) if options.kept else None
         self.rates = dict(self.kept["ceilings"]) if self.kept else {}
-        names = [n for n in BUDGET if n in options.groups or not options.groups]
+        names = [n for n in BUDGET if not options.groups or {n, n.partition(".")[0]} & set(options.groups)]
         # Whatever is measured is measured against this run's ceilings.
         if "ceil" not in names and not self.rates:
             names.insert(0, "ceil")
@@ -132,7 +134,8 @@ class Run:
         self.meta = dict(groups=names, began=time.strftime("%Y-%m-%d %H:%M:%S"), state=self.state,
                          gpu=gpu[0].replace(", ", ", driver ") if gpu else "no GPU",
                          versions=", ".join([*filter(None, versions), *gpukc]),
-                         command=f"benches/peers/run.sh {shown}".strip(), kept=self.kept and self.kept["meta"]["began"])
+                         command=f"benches/peers/run.sh {shown}".strip(),
+                         kept=self.kept["meta"]["began"] if self.kept and options.only == "gpukc" else None)
 
     def all_records(self):
         """With the peers of an earlier run, for the rows measured now."""
@@ -156,10 +159,13 @@ class Run:
                 self.rates.update(report.ceilings(self.records))
             say(report.line(report.figures(r, self.rates)))
 
-    def prepare(self):
+    def left(self):
+        return self.options.seconds - clock() - 8
+
+    def prepare(self, names):
         """Every group imports and compiles, some at a time."""
-        queue, waiting = list(self.names), []
-        limit = time.time() + min(150, self.options.seconds * 0.3)
+        queue, waiting = list(names), []
+        limit = time.time() + min(150, self.left() * 0.3)
         while self.options.jobs and (queue or waiting) and time.time() < limit:
             while queue and len(waiting) < self.options.jobs:
                 g = queue.pop(0)
@@ -181,7 +187,7 @@ class Run:
     def measure(self, g):
         """One group, alone on the GPU."""
         st = self.state.setdefault(g, {})
-        room = self.options.seconds - clock() - 8
+        room = self.left()
         if room < 5:
             say(f"[{clock():5.0f}s] {g}: SKIPPED, no time left")
             st["skipped"] = "no time left"
@@ -219,6 +225,11 @@ class Run:
         say(f"[{clock():5.0f}s] {g}: {st['records']} records in {st['measure_s']}s")
         self.save()
 
+    def survey_cut_short(self):
+        """By time; it does not replace one that is whole."""
+        return any("skipped" in r for r in self.records if report.surveyed(r["group"])) or any(
+            "skipped" in state or "stopped" in state for g, state in self.state.items() if report.surveyed(g))
+
     def finish(self):
         data = self.save()
         with open(f"{OUT}/peers.log", "w") as f:
@@ -243,7 +254,7 @@ class Run:
         print(text, flush=True)
         whole = not (self.options.groups or self.options.rows or self.options.only or REHEARSAL)
         if whole or self.options.docs:
-            report.write([data])
+            report.write([data], (False,) if self.survey_cut_short() else (False, True))
         return 1 if any(r["peer"] == "gpukc" for r in bad) else 0
 
 
@@ -256,9 +267,12 @@ def main():
     run = Run(options)
     try:
         say(f"groups: {' '.join(run.names)}; {run.meta['gpu']}; arrays in {options.arrays}")
-        run.prepare()
-        for g in run.names:
-            run.measure(g)
+        for survey in (False, True):
+            names = [g for g in run.names if report.surveyed(g) == survey]
+            if run.left() > 30:
+                run.prepare(names)
+            for g in names:
+                run.measure(g)
         return run.finish()
     finally:
         for child in run.children.values():

@@ -1,4 +1,6 @@
-"""Tables of what was measured: as text while it is measured, and as a section of docs/performance.md.
+"""Tables of what was measured: as text while it is measured, and as two sections of docs/performance.md.
+
+The table has targets; the survey, groups named `others.FAMILY`, has none.
 
     report.py FILE.json...     the rows of all files, later ones before earlier ones, into docs/performance.md
 """
@@ -8,8 +10,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DOCUMENT = os.path.join(HERE, "..", "..", "docs", "performance.md")
-BEGIN, END = "<!-- benches/peers: begin -->", "<!-- benches/peers: end -->"
+SURVEY = "others"
 CLOSE = 1.03  # a target is met within 3%
+EVEN = 0.95  # from this ratio on, a row of the survey counts as no slower
 
 
 def span(ms, us="u"):
@@ -20,6 +23,10 @@ def span(ms, us="u"):
 
 def key(r):
     return r["group"], r["work"], r["size"], r["dtype"]
+
+
+def surveyed(group):
+    return group.partition(".")[0] == SURVEY
 
 
 # ------------------------------------------------------------------------------------------------- figures
@@ -58,18 +65,20 @@ def line(r):
     return t + (f" WRONG err={r['err']}" if r.get("wrong") else "")
 
 
-def merged(files):
+def merged(files, survey):
     """Rows by their keys, those of later files in place of earlier ones: a row and its peers are of one run."""
     rows, metas, rates = {}, [], {}
     for data in files:
-        metas.append(data["meta"])
-        rates.update(data["ceilings"])
         fresh = {}
         for r in data["records"]:
             r["ceilings"] = data["ceilings"]
-            if r["group"] != "ceil":
+            if r["group"] != "ceil" and surveyed(r["group"]) == survey:
                 fresh.setdefault(key(r), []).append(r)
-        rows.update({k: v for k, v in fresh.items() if any(r["peer"] == "gpukc" for r in v) or k not in rows})
+        if fresh:
+            metas.append(data["meta"])
+            rates.update(data["ceilings"])
+        rows.update({k: v for k, v in fresh.items()
+                     if any(r["peer"] == "gpukc" and "skipped" not in r for r in v) or k not in rows})
     return rows, metas, rates
 
 
@@ -127,50 +136,68 @@ def microseconds(ms):
     return f"{us:.2f} µs" if us < 10 else f"{us:.1f} µs" if us < 1000 else f"{us:,.0f} µs"
 
 
-def markdown(files):
-    """The section of docs/performance.md."""
-    rows, metas, rates = merged(files)
-    lines, met, asked = [], 0, 0
-    for (_, work, size, dtype), records in rows.items():
-        v = verdict(records)
-        if not v["ours"]:
-            continue
-        label = f"{work} {size} {dtype}"
-        best = f"{microseconds(v['best']['ms'])} {v['best']['peer']}" if v["best"] else ""
-        if "ms" not in v["ours"]:
-            lines.append(f"| {label} | {'skipped' if 'skipped' in v['ours'] else 'failed'} | {best} | | | | |")
-            continue
-        share = v["ours"]["bytes"] / v["ours"]["ms"] * 1e3 / v["ours"]["ceilings"].get("copy", float("inf"))
-        answer = "wrong result" if v["ours"].get("wrong") else "" if v["met"] is None else "yes" if v["met"] else "no"
-        met, asked = met + (v["met"] is True), asked + (v["met"] is not None)
-        ratio = f"{v['ratio']:.2f}" if v["ratio"] else ""
-        rate = "" if v["ours"].get("flops") else f"{share:.0%}"
-        lines.append(f"| {label} | {microseconds(v['ours']['ms'])} | {best} | {ratio} | {rate} | {', '.join(v['targets'])} | {answer} |")
+def cells(label, records):
+    """A row of a section, and what there is to count of it."""
+    v = verdict(records)
+    best = f"{microseconds(v['best']['ms'])} {v['best']['peer']}" if v["best"] else ""
+    if "ms" not in v["ours"]:
+        return [label, "skipped" if "skipped" in v["ours"] else "failed", best, "", "", "", ""], v
+    share = v["ours"]["bytes"] / v["ours"]["ms"] * 1e3 / v["ours"]["ceilings"].get("copy", float("inf"))
+    ours = microseconds(v["ours"]["ms"]) + (", wrong result" if v["ours"].get("wrong") else "")
+    return [label, ours, best, f"{v['ratio']:.2f}" if v["ratio"] else "", "" if v["ours"].get("flops") else f"{share:.0%}",
+            ", ".join(v["targets"]), {None: "", True: "yes", False: "no"}[v["met"]]], v
+
+
+def measured_on(metas):
     head = []
     for meta in metas:
         ran = f"{meta['began'][:10]}, {meta['gpu']}; {meta['versions']}; by `{meta['command']}`"
         if meta.get("kept"):
             ran += f", the peers measured on {meta['kept'][:10]}"
         head.append(f"- {ran}")
-    ceiling = ", ".join(f"{k} {v / 1e9:,.0f} GB/s" for k, v in rates.items())
-    return "\n".join([
-        BEGIN, "",
-        "Measured on", "", *dict.fromkeys(head), "",
-        f"At most at 1 GiB: {ceiling}, counting bytes read and bytes written. *Ratio* is how many times as fast as the best peer,",
-        "*of copy* the rate by each input and result once; a target is met within 3%. "
-        f"{met} of {asked} rows meet theirs.", "",
-        "| work | gpukc | best peer | ratio | of copy | target | met |", "|---|---|---|---|---|---|---|", *lines, "", END])
+    return ["Measured on", "", *dict.fromkeys(head), ""]
 
 
-def write(files):
-    """Puts the section in its place in docs/performance.md."""
+def section(files, survey):
+    """The lines of the table or of the survey; none if nothing of it was measured."""
+    rows, metas, rates = merged(files, survey)
+    rows = [cells(" ".join(key[1:]), records) for key, records in rows.items() if any(r["peer"] == "gpukc" for r in records)]
+    if not rows:
+        return []
+    found = [v for _, v in rows]
+    if survey:
+        head, width = ["work", "gpukc", "best peer", "ratio", "of copy"], 5
+        fast = sum(v["ratio"] >= EVEN and not v["ours"].get("wrong") for v in found if v["ratio"])
+        told = [f"*Ratio* and *of copy* are those of the table above; {fast} of {len(rows)} rows are at {EVEN} or more.", ""]
+    else:
+        head, width = ["work", "gpukc", "best peer", "ratio", "of copy", "target", "met"], 7
+        ceiling = ", ".join(f"{k} {v / 1e9:,.0f} GB/s" for k, v in rates.items())
+        met, asked = sum(v["met"] is True for v in found), sum(v["met"] is not None for v in found)
+        told = [f"At most at 1 GiB: {ceiling}, counting bytes read and bytes written. *Ratio* is how many times as fast as the best peer,",
+                "*of copy* the rate by each input and result once; a target is met within 3%. "
+                f"{met} of {asked} rows meet theirs.", ""]
+    lines = ["| " + " | ".join(row[:width]) + " |" for row in (head, *(row for row, _ in rows))]
+    return ["", *measured_on(metas), *told, lines[0], "|" + "---|" * width, *lines[1:], ""]
+
+
+def markdown(files):
+    """Both sections, without their marks."""
+    return "\n".join(section(files, False) + section(files, True))
+
+
+def write(files, sections=(False, True)):
+    """Puts sections that have rows in their places in docs/performance.md."""
     with open(DOCUMENT, encoding="utf-8") as f:
         text = f.read()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise SystemExit(f"docs/performance.md has no place for the table: {BEGIN} … {END}")
-    head, tail = text[:text.index(BEGIN)], text[text.index(END) + len(END):]
+    for survey in sections:
+        name = f"benches/peers {SURVEY}" if survey else "benches/peers"
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise SystemExit(f"docs/performance.md has no place for the table: {begin} … {end}")
+        if lines := section(files, survey):
+            text = text[:text.index(begin)] + "\n".join([begin, *lines, end]) + text[text.index(end) + len(end):]
     with open(DOCUMENT + ".new", "w", encoding="utf-8") as f:
-        f.write(head + markdown(files) + tail)
+        f.write(text)
     os.replace(DOCUMENT + ".new", DOCUMENT)
 
 

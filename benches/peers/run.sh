@@ -3,10 +3,11 @@
 #
 #   benches/peers/run.sh [--gpukc PATH] [--rows REGEX] [--only gpukc --kept FILE.json] [--seconds N] [GROUP...]
 #
-# Groups: ceil elem reduce rows columns transpose stencil scan indexed matvec matmul; without any, all of them (about 10 minutes),
-# and docs/performance.md is written. Needs nvcc, and python3 with torch, triton, CuPy and NumPy. --help says more.
+# Groups: ceil elem reduce rows columns transpose stencil scan indexed matvec matmul, the table's; others, the survey, or a part of
+# it, such as others.rows. Without any, the table's (about 10 minutes) and, with the time that is left, the survey; then
+# docs/performance.md is written. Needs nvcc, and python3 with torch, triton, CuPy and NumPy. --help says more.
 #
-# Writes $OUT/peers.json (everything), peers.md (the table), peers.txt (a line a measurement), peers.log (the groups' stderr).
+# Writes $OUT/peers.json (everything), peers.md (the tables), peers.txt (a line a measurement), peers.log (the groups' stderr).
 #   OUT         where to (benches/peers/out)
 #   PEERS_DIR   caches and the build, kept between runs (/tmp/gpukc-peers)
 # PEERS_REHEARSAL=1 tries kernels and references on small arrays, without a GPU; its times mean nothing.
