@@ -1,5 +1,7 @@
 //! `--shape` and `--call`: what `compile` is told of the calls that a text is for.
 
+use std::collections::BTreeMap;
+
 use gpukc_codegen::facts::Facts;
 use gpukc_dsl::program::{DimId, Kernel, ScalarId};
 
@@ -35,6 +37,10 @@ fn of_shape<'a>(kernels: Vec<&'a Kernel>, shape: &[String]) -> Result<Vec<(&'a K
             let all: Vec<String> = all.iter().map(|(kernel, _)| has(kernel)).collect();
             return Err(Failure::usage(format!("--shape {part}: {}", all.join("; "))));
         }
+    }
+    for (kernel, facts) in &mut all {
+        // Only where all extents are spelled is it known how many bits an index needs.
+        facts.narrow = Facts::of_sizes(kernel, facts.literal.clone(), BTreeMap::new(), false).narrow;
     }
     Ok(all)
 }

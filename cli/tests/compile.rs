@@ -56,6 +56,14 @@ fn one_text_for_all_kernels_of_a_file() {
 }
 
 #[test]
+fn a_whole_shape_says_how_wide_indices_are() {
+    let place = Place::new();
+    place.file("t.gk", "kernel twice(x: f32[m, n]) -> y: f32[m, n] { y[i, j] = 2.0 * x[i, j]; }\n");
+    let is_wide = |shape: &str| place.run(&["compile", "t.gk", "--shape", shape]).expect(0, &[]).out.contains("const long long tile");
+    assert!(!is_wide("m=4096,n=4096") && is_wide("n=4096") && is_wide("m=1000000,n=100000"));
+}
+
+#[test]
 fn the_text_of_a_call() {
     let place = Place::new();
     place.file(

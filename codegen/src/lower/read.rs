@@ -426,14 +426,16 @@ pub fn access_of(kernel: &Kernel, facts: &Facts, shape: &[ExprId], subscripts: &
 /// Whether a read stays inside its array for all values of `ranges`, whatever condition guards it: its subscripts are variables that
 /// run over whole dims.
 pub fn inside_everywhere(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subscript], ranges: &[Ranged]) -> bool {
-    subscripts.iter().zip(&kernel.arrays[array].shape).all(|(subscript, extent)| {
-        let ExprKind::Variable(variable) = kernel.exprs[subscript.index].kind else { return false };
-        let Some(range) = ranges.iter().find(|range| range.variable == variable) else { return false };
-        let hi = size::formula(kernel, facts, range.hi);
-        size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0))
-            && hi.is_some()
-            && hi == size::formula(kernel, facts, *extent)
-    })
+    let mut all = subscripts.iter().zip(&kernel.arrays[array].shape);
+    all.all(|(subscript, extent)| is_whole(kernel, facts, subscript, *extent, ranges))
+}
+
+/// Whether a subscript is a variable of `ranges` that runs over this whole extent.
+pub fn is_whole(kernel: &Kernel, facts: &Facts, subscript: &Subscript, extent: ExprId, ranges: &[Ranged]) -> bool {
+    let ExprKind::Variable(variable) = kernel.exprs[subscript.index].kind else { return false };
+    let Some(range) = ranges.iter().find(|range| range.variable == variable) else { return false };
+    let hi = size::formula(kernel, facts, range.hi);
+    size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0)) && hi.is_some() && hi == size::formula(kernel, facts, extent)
 }
 
 /// The step from one position of `variables` (slowest first) to the next in an access; `None` if they don't run together, or

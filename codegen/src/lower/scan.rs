@@ -62,16 +62,20 @@ fn shape(kernel: &Kernel, facts: &Facts, statement: &Statement, id: ExprId, redu
     let batch = statement.variables.iter().filter(|v| v.variable != scan.along).copied().collect();
     let extent = size::extent(kernel, facts, &along)?;
     let exclusive = i64::from(!scan.inclusive);
-    let (origin, terms) = match scan.direction {
+    let (origin, terms, none_outside) = match scan.direction {
         Direction::Forward => {
             let lo = size::formula(kernel, facts, range.lo)?;
-            (lo.clone(), extent.clone().minus(lo).minus(exclusive).max(0))
+            let none_outside = lo.constant().is_some_and(|lo| lo >= 0);
+            (lo.clone(), extent.clone().minus(lo).minus(exclusive).max(0), none_outside)
         }
         Direction::Backward => {
             let hi = size::formula(kernel, facts, range.hi)?;
-            (hi.clone(), hi.minus(exclusive).max(0))
+            let none_outside = [0, 1].iter().any(|more| hi.clone().plus(*more) == extent);
+            (hi.clone(), hi.minus(exclusive).max(0), none_outside)
         }
     };
+    // An axis without outputs takes in no terms, not even those of a range that reaches beyond it.
+    let terms = if none_outside { terms } else { terms.times(extent.clone().max(0).min(1)) };
     let mut cast = None;
     walk::walk(kernel, statement.value, &mut |outer| {
         cast = cast.or((kernel.exprs[outer].kind == ExprKind::Cast(id)).then_some(outer));

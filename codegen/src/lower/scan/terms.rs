@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
 use crate::lower::place::Place;
-use crate::lower::read::access;
+use crate::lower::read::{access, is_whole};
 use crate::lower::reduction::Reduction;
 use crate::plan::{CudaType, Expr, Node, call, int};
-use crate::size::Linear;
+use crate::size::{self, Linear};
 use crate::walk;
 
 /// Most arrays whose packs a lane holds next to the terms.
@@ -131,6 +131,20 @@ fn asks_for_number(kernel: &Kernel, reduction: &Reduction, along: &[Along]) -> b
     asks
 }
 
+impl Shape {
+    /// Whether all terms have an index along the axis, and one below this.
+    fn stays_below(&self, extent: &Formula) -> bool {
+        let exclusive = i64::from(!self.scan.inclusive);
+        match self.scan.direction {
+            Direction::Forward => {
+                let from_zero = self.origin.constant().is_some_and(|lo| lo >= 0);
+                from_zero && (0..=exclusive).any(|more| extent.clone().plus(more) == self.extent)
+            }
+            Direction::Backward => self.origin == *extent,
+        }
+    }
+}
+
 impl Along {
     /// The element at the lowest address of the quad that starts with the term of that number.
     pub fn first_place(&self, lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, number: Expr) -> Result<Expr, Error> {
@@ -173,7 +187,7 @@ fn arrays(lowering: &Lowering, shape: &Shape, reduction: &Reduction, judge: impl
     let [range] = reduction.reduce.variables.as_slice() else { return Vec::new() };
     let mut found: Vec<(Along, Linear)> = Vec::new();
     let mut reads = reads(kernel, reduction);
-    // What a condition guards may lie outside, unless the same element is read unguarded.
+    // What a condition guards may lie outside, unless the same element is read unguarded, or all elements are inside.
     reads.sort_by_key(|(_, guarded)| *guarded);
     for (read, guarded) in reads {
         let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
@@ -185,12 +199,25 @@ fn arrays(lowering: &Lowering, shape: &Shape, reduction: &Reduction, judge: impl
         let Some(reversed) = judge(&access.coefficient(range.variable), &access) else { continue };
         let bound = |v| v == range.variable || shape.batch.iter().any(|outer| outer.variable == v);
         let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
-        if guarded || !in_memory || found.len() == MOST_ALONG || !access.terms.iter().all(|(v, _)| bound(*v)) {
+        let outside = guarded && !is_inside(lowering, shape, range.variable, *array, subscripts);
+        if outside || !in_memory || found.len() == MOST_ALONG || !access.terms.iter().all(|(v, _)| bound(*v)) {
             continue;
         }
         found.push((Along { array: *array, subscripts: subscripts.clone(), reads: vec![read], reversed }, access));
     }
     found.into_iter().map(|(along, _)| along).collect()
+}
+
+/// Whether a read stays inside its array at all terms: its subscripts are variables that go over whole dims at most.
+fn is_inside(lowering: &Lowering, shape: &Shape, term: VariableId, array: ArrayId, subscripts: &[Subscript]) -> bool {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    subscripts.iter().zip(&kernel.arrays[array].shape).all(|(subscript, extent)| {
+        if kernel.exprs[subscript.index].kind == ExprKind::Variable(term) {
+            size::formula(kernel, facts, *extent).is_some_and(|extent| shape.stays_below(&extent))
+        } else {
+            is_whole(kernel, facts, subscript, *extent, &shape.batch)
+        }
+    })
 }
 
 /// The reads of filter and body, those of reductions inside left out, and whether a condition guards them.
