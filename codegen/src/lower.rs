@@ -8,6 +8,7 @@
 
 mod accumulate;
 mod broadcast;
+mod by_rows;
 mod columns;
 mod context;
 mod contract;

@@ -1,10 +1,11 @@
 //! Broadcasts: element-wise maps over rows, where something is the same along a row or from row to row. Neighbouring elements of a
 //! row move as packs; a block takes pieces of some rows, or of one row if there are few.
 
-use gpukc_dsl::program::{ExprKind, Ranged, Statement};
+use gpukc_dsl::program::Statement;
 use gpukc_dsl::types::Type;
 
-use super::context::{Flat, Lowering};
+use super::by_rows::{IN_FLIGHT, Rows, THREADS};
+use super::context::Lowering;
 use super::group::{from_zero, is_flat};
 use super::map::suffix;
 use super::packs::{self, Along, Read, Verdict};
@@ -14,10 +15,6 @@ use crate::formula::Formula;
 use crate::plan::{Expr, Node, Unroll, int, name};
 use crate::walk;
 
-/// Threads of a block.
-const THREADS: i64 = 256;
-/// Bytes of packs that a thread has in flight.
-const IN_FLIGHT: i64 = 64;
 /// Most arrays whose packs a thread holds.
 const MOST_ALONG: usize = 8;
 
@@ -86,7 +83,7 @@ fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Br
 /// Whether a read runs along with the variables from `rank` on, in packs that are aligned in every row.
 fn judge(lowering: &Lowering, read: &Read, rank: usize) -> Verdict {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let (rows, inner) = read.own.split_at(rank);
+    let inner = &read.own[rank..];
     if read.is_checked() {
         return Verdict::Refuse;
     }
@@ -98,14 +95,11 @@ fn judge(lowering: &Lowering, read: &Read, rank: usize) -> Verdict {
             false => Verdict::Refuse,
         };
     }
-    let Some(access) = access(kernel, facts, read.array, read.subscripts) else { return Verdict::Apart };
     let Some(extent) = super::group::product(kernel, facts, inner) else { return Verdict::Refuse };
     let unit = (16 / kernel.arrays[read.array].element.size() as i64).max(1);
     let Some(unit) = [unit, 8, 4, 2].into_iter().find(|unit| facts.multiple(&extent, *unit)) else { return Verdict::Refuse };
     // Packs of every row are aligned: the steps from row to row are those of whole packs.
-    let whole = rows.iter().all(|v| facts.multiple(&access.coefficient(v.variable), unit)) && facts.multiple(&access.constant, unit);
-    let runs_along = flat_coefficient(kernel, facts, &access, inner) == Some(Formula::Constant(1));
-    if runs_along && whole { Verdict::Along } else { Verdict::Apart }
+    if read.runs_along(lowering, rank, unit) { Verdict::Along } else { Verdict::Apart }
 }
 
 /// Lowers the statement by rows.
@@ -123,17 +117,9 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
     let row = work / tiles_of_row * int(shape.rows_per_block());
     let row = if shape.across < THREADS { row + y } else { row };
     let row = lowering.local("row", ty, row);
-    let whole_rows = lowering.facts.multiple(&row_count, shape.rows_per_block());
-    let whole_tiles = lowering.facts.multiple(&extent, shape.positions_per_block());
-    let (rows_end, row_end) = (lowering.size(&row_count, "rows"), lowering.size(&extent, "row_extent"));
-    let place = Places {
-        shape,
-        statement,
-        first,
-        row,
-        rows_end: (!whole_rows).then_some(rows_end),
-        row_end: (!whole_tiles).then_some(row_end),
-    };
+    let block = (shape.rows_per_block(), shape.positions_per_block());
+    let rows = Rows::of(lowering, &statement.variables, shape.rank, block)?;
+    let place = Places { shape, statement, first, row, rows };
     let packs = place.load(lowering)?;
     place.store(lowering, &packs)?;
     let mut notes = vec![
@@ -154,16 +140,10 @@ struct Places<'a> {
     statement: &'a Statement,
     first: Expr,
     row: Expr,
-    /// The ends of rows and of a row, unless blocks end there.
-    rows_end: Option<Expr>,
-    row_end: Option<Expr>,
+    rows: Rows<'a>,
 }
 
 impl Places<'_> {
-    fn inner(&self) -> &[Ranged] {
-        &self.statement.variables[self.shape.rank..]
-    }
-
     /// Visits the thread's packs, with the variables bound to the first element of each.
     fn each(&self, lowering: &mut Lowering, write: impl FnOnce(&mut Lowering, Expr, Expr) -> Result<(), Error>) -> Result<(), Error> {
         let (shape, ty) = (self.shape, lowering.index_type());
@@ -176,23 +156,13 @@ impl Places<'_> {
             };
             let row = if matches!(row, Expr::Name(_)) { row } else { lowering.local("row_at", ty, row) };
             let position = if matches!(position, Expr::Name(_)) { position } else { lowering.local("at", ty, position) };
-            let in_rows = self.rows_end.clone().map(|end| row.clone().less(end));
-            let in_row = self.row_end.clone().map(|end| position.clone().less(end));
-            let inside = in_rows.into_iter().chain(in_row).reduce(Expr::and);
+            let inside = self.rows.has_row(&row).into_iter().chain(self.rows.has_position(&position)).reduce(Expr::and);
             lowering.when_some(inside, |lowering| {
-                lowering.decode(&self.statement.variables[..shape.rank], row)?;
-                self.bind(lowering, position.clone());
+                lowering.decode(self.rows.rows(), row)?;
+                self.rows.bind(lowering, position.clone());
                 write(lowering, step, position)
             })
         })
-    }
-
-    fn bind(&self, lowering: &mut Lowering, position: Expr) {
-        if let [range] = self.inner() {
-            lowering.variables.insert(range.variable, position.clone());
-        }
-        lowering.flat = Some(Flat { variables: self.inner().to_vec(), position });
-        lowering.element = Some(self.statement.variables.clone());
     }
 
     fn load(&self, lowering: &mut Lowering) -> Result<Vec<Expr>, Error> {
@@ -203,7 +173,7 @@ impl Places<'_> {
         }
         self.each(lowering, |lowering, step, _| {
             for (along, pack) in shape.along.iter().zip(&packs) {
-                let offset = self.offset(lowering, along)?;
+                let offset = self.rows.offset(lowering, along)?;
                 let wide = lowering.wide(along.array, shape.lanes, offset);
                 lowering.push(Node::Assign(pack.clone().at(step.clone()), wide));
             }
@@ -212,32 +182,22 @@ impl Places<'_> {
         Ok(packs)
     }
 
-    /// The offset of what is read at the current element.
-    fn offset(&self, lowering: &mut Lowering, along: &Along) -> Result<Expr, Error> {
-        let kernel = lowering.kernel;
-        let Some(ExprKind::Read { subscripts, .. }) = along.reads.first().map(|read| &kernel.exprs[*read].kind) else {
-            return Err(Error::Bug("a pack of what is no read".into()));
-        };
-        let offset = lowering.at_element_of(&along.own, |lowering| lowering.flat_place(along.array, subscripts))?;
-        offset.ok_or_else(|| Error::Bug("a row that does not run along".into()))
-    }
-
     fn store(&self, lowering: &mut Lowering, packs: &[Expr]) -> Result<(), Error> {
         let (shape, statement) = (self.shape, self.statement);
         self.each(lowering, |lowering, step, position| {
-            let variables: Vec<_> = self.inner().iter().map(|v| v.variable).collect();
+            let variables: Vec<_> = self.rows.inner().iter().map(|v| v.variable).collect();
             lowering.hoist(statement.value, &variables, "row_value")?;
             let result = lowering.pack(statement.array, shape.lanes);
             lowering.each("lane", Type::I32, [int(0), int(shape.lanes), int(1)], Unroll::Full, |lowering, lane| {
                 for (along, pack) in shape.along.iter().zip(packs) {
                     lowering.take_from(along, &pack.clone().at(step.clone()).lane(lane.clone()));
                 }
-                self.bind(lowering, position.clone() + lane.clone());
+                self.rows.bind(lowering, position.clone() + lane.clone());
                 let value = lowering.value(statement.value)?;
                 lowering.push(Node::Assign(result.clone().lane(lane), value));
                 Ok(())
             })?;
-            self.bind(lowering, position);
+            self.rows.bind(lowering, position);
             let Some(offset) = lowering.flat_place(statement.array, &statement.subscripts)? else {
                 return Err(Error::Bug("a row that is not stored along".into()));
             };
@@ -246,8 +206,7 @@ impl Places<'_> {
             lowering.push(Node::Assign(place, result));
             Ok(())
         })?;
-        lowering.element = None;
-        lowering.flat = None;
+        self.rows.release(lowering);
         Ok(())
     }
 }

@@ -6,53 +6,29 @@
 
 mod find;
 
-use gpukc_dsl::program::{ExprKind, Ranged, Statement};
+use gpukc_dsl::program::Statement;
 use gpukc_dsl::types::Type;
 
-use super::context::{Flat, Lowering};
+use super::by_rows::{self, NOWHERE, Rows, THREADS, thread};
+use super::context::Lowering;
 use super::map::suffix;
-use super::packs::Along;
+use super::packs::lane_of;
 use crate::error::Error;
-use crate::plan::{Expr, Node, Unroll, int, name};
-use find::Chosen;
+use crate::plan::{Expr, Node, Unroll, int};
 
 pub use find::{Gather, gather};
-
-/// Threads of a block.
-const THREADS: i64 = 256;
-/// Where a row begins that is outside its table.
-const NOWHERE: i64 = -1;
 
 /// Lowers the statement.
 pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Gather) -> Result<(), Error> {
     let (rows, inner) = statement.variables.split_at(shape.rank);
-    let ty = lowering.index_type();
     let (row_count, extent) = (lowering.points(rows)?, lowering.points(inner)?);
     let (rows_per_block, positions) = (shape.rows_per_block(), shape.positions());
     lowering.passes_over([statement]);
-    let block = lowering.block_number().cast(ty);
-    let thread = || name("threadIdx.x").cast(Type::I32);
-    let along_row = (thread() % int(shape.across)) * int(shape.lanes);
-    let tiles = extent.clone().div_ceil(positions);
-    let (first_row, position) = if lowering.facts.below(&extent, positions + 1) {
-        (lowering.local("first_row", ty, block * int(rows_per_block)), lowering.local("column", Type::I32, along_row))
-    } else {
-        let of_row = lowering.size(&tiles, "tiles");
-        let work = lowering.local("work", ty, block);
-        let first = lowering.local("first_row", ty, work.clone() / of_row.clone() * int(rows_per_block));
-        (first, lowering.local("column", ty, (work % of_row) * int(positions) + along_row))
-    };
-    let (rows_end, row_end) = (lowering.size(&row_count, "rows"), lowering.size(&extent, "row_extent"));
-    let whole_rows = lowering.facts.multiple(&row_count, rows_per_block);
-    let whole_tiles = lowering.facts.multiple(&extent, positions);
-    let place = Places {
-        shape,
-        statement,
-        first_row,
-        position,
-        rows_end: (!whole_rows).then_some(rows_end),
-        row_end: (!whole_tiles).then_some(row_end),
-    };
+    let block = lowering.block_number().cast(lowering.index_type());
+    let within = (thread() % int(shape.across)) * int(shape.lanes);
+    let (first_row, position) = by_rows::stand(lowering, &extent, (rows_per_block, positions), block, within)?;
+    let rows = Rows::of(lowering, &statement.variables, shape.rank, (rows_per_block, positions))?;
+    let place = Places { shape, statement, first_row, position, rows };
     let begins = place.choose(lowering)?;
     lowering.push(Node::Barrier);
     let moved = place.load(lowering, &begins)?;
@@ -66,7 +42,7 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Gather) -> 
     ];
     notes.extend(lowering.block_order_note());
     let suffix = suffix(lowering, statement);
-    let grid = tiles.times(row_count.div_ceil(rows_per_block));
+    let grid = extent.div_ceil(positions).times(row_count.div_ceil(rows_per_block));
     lowering.end_launch(&suffix, "map", notes, [grid, 1.into(), 1.into()], [THREADS as u32, 1, 1]);
     Ok(())
 }
@@ -77,9 +53,7 @@ struct Places<'a> {
     statement: &'a Statement,
     first_row: Expr,
     position: Expr,
-    /// The ends of rows and of a row, unless blocks end there.
-    rows_end: Option<Expr>,
-    row_end: Option<Expr>,
+    rows: Rows<'a>,
 }
 
 /// Where the block's rows begin in a table, in shared memory.
@@ -96,14 +70,6 @@ struct Moved {
 }
 
 impl Places<'_> {
-    fn rows(&self) -> &[Ranged] {
-        &self.statement.variables[..self.shape.rank]
-    }
-
-    fn inner(&self) -> &[Ranged] {
-        &self.statement.variables[self.shape.rank..]
-    }
-
     /// Finds where the block's rows begin in each table, a row a thread.
     fn choose(&self, lowering: &mut Lowering) -> Result<Vec<Begins>, Error> {
         let (shape, ty) = (self.shape, lowering.index_type());
@@ -111,15 +77,15 @@ impl Places<'_> {
         let tables: Vec<String> = shape.chosen.iter().map(|c| lowering.kernel.arrays[c.array].name.replace('.', "_")).collect();
         let shared = |table: &String| lowering.shared(&format!("{table}_rows"), ty, vec![rows as u32]);
         let mut begins: Vec<Begins> = tables.iter().map(shared).map(|at| Begins { at, outside: false }).collect();
-        let bounds = [name("threadIdx.x").cast(Type::I32), int(rows), int(THREADS)];
+        let bounds = [thread(), int(rows), int(THREADS)];
         lowering.each("place", Type::I32, bounds, Unroll::By(1), |lowering, place| {
             let row = lowering.local("row", ty, self.first_row.clone() + place.clone());
             let found: Vec<Expr> =
                 tables.iter().map(|table| lowering.variable(&format!("{table}_row"), ty, Some(int(NOWHERE)))).collect();
-            lowering.when_some(self.rows_end.clone().map(|end| row.clone().less(end)), |lowering| {
-                lowering.decode(self.rows(), row)?;
+            lowering.when_some(self.rows.has_row(&row), |lowering| {
+                lowering.decode(self.rows.rows(), row)?;
                 for ((chosen, found), begins) in shape.chosen.iter().zip(&found).zip(&mut begins) {
-                    begins.outside = choose_row(lowering, chosen, found)?;
+                    begins.outside = chosen.find(lowering, found)?;
                 }
                 Ok(())
             })?;
@@ -139,9 +105,8 @@ impl Places<'_> {
     ) -> Result<(), Error> {
         let shape = self.shape;
         lowering.each("step", Type::I32, [int(0), int(shape.steps), int(1)], Unroll::Full, |lowering, step| {
-            let in_row = self.row_end.clone().map(|end| self.position.clone().less(end));
-            lowering.when_some(in_row, |lowering| {
-                let place = step.clone() * int(THREADS / shape.across) + name("threadIdx.x").cast(Type::I32) / int(shape.across);
+            lowering.when_some(self.rows.has_position(&self.position), |lowering| {
+                let place = step.clone() * int(THREADS / shape.across) + thread() / int(shape.across);
                 let place = lowering.local("place", Type::I32, place);
                 write(lowering, step, place)
             })
@@ -157,32 +122,24 @@ impl Places<'_> {
     ) -> Result<(), Error> {
         let ty = lowering.index_type();
         let row = lowering.local("row", ty, self.first_row.clone() + place);
-        lowering.when_some(self.rows_end.clone().map(|end| row.clone().less(end)), |lowering| {
-            lowering.decode(self.rows(), row)?;
-            self.bind(lowering, self.position.clone());
+        lowering.when_some(self.rows.has_row(&row), |lowering| {
+            lowering.decode(self.rows.rows(), row)?;
+            self.rows.bind(lowering, self.position.clone());
             write(lowering)
         })
     }
 
-    fn bind(&self, lowering: &mut Lowering, position: Expr) {
-        if let [range] = self.inner() {
-            lowering.variables.insert(range.variable, position.clone());
-        }
-        lowering.flat = Some(Flat { variables: self.inner().to_vec(), position });
-        lowering.element = Some(self.statement.variables.clone());
-    }
-
     fn load(&self, lowering: &mut Lowering, begins: &[Begins]) -> Result<Moved, Error> {
         let shape = self.shape;
-        let chosen: Vec<Expr> = shape.chosen.iter().map(|chosen| shape.registers(lowering, chosen.array)).collect();
-        let along: Vec<Expr> = shape.along.iter().map(|along| shape.registers(lowering, along.array)).collect();
+        let chosen: Vec<Expr> = shape.chosen.iter().map(|chosen| lowering.pieces(chosen.array, shape.lanes, shape.steps)).collect();
+        let along: Vec<Expr> = shape.along.iter().map(|along| lowering.pieces(along.array, shape.lanes, shape.steps)).collect();
         self.each(lowering, |lowering, step, place| {
             for ((from, begins), registers) in shape.chosen.iter().zip(begins).zip(&chosen) {
                 let wish = format!("{}_row", lowering.kernel.arrays[from.array].name.replace('.', "_"));
                 let begin = lowering.local(&wish, lowering.index_type(), begins.at.clone().at(place.clone()));
                 let exists = int(0).binary("<=", begin.clone());
-                lowering.when_some((begins.outside || self.rows_end.is_some()).then_some(exists), |lowering| {
-                    let element = shape.piece(lowering, from.array, begin + self.position.clone());
+                lowering.when_some((begins.outside || self.rows.rows_end.is_some()).then_some(exists), |lowering| {
+                    let element = lowering.piece(from.array, shape.lanes, begin + self.position.clone());
                     lowering.push(Node::Assign(registers.clone().at(step.clone()), element));
                     Ok(())
                 })?;
@@ -192,8 +149,8 @@ impl Places<'_> {
             }
             self.in_row(lowering, place, |lowering| {
                 for (from, registers) in shape.along.iter().zip(&along) {
-                    let offset = offset(lowering, from)?;
-                    let element = shape.piece(lowering, from.array, offset);
+                    let offset = self.rows.offset(lowering, from)?;
+                    let element = lowering.piece(from.array, shape.lanes, offset);
                     lowering.push(Node::Assign(registers.clone().at(step.clone()), element));
                 }
                 Ok(())
@@ -206,8 +163,7 @@ impl Places<'_> {
         self.each(lowering, |lowering, step, place| {
             self.in_row(lowering, place.clone(), |lowering| self.store_piece(lowering, begins, moved, (step, place)))
         })?;
-        lowering.element = None;
-        lowering.flat = None;
+        self.rows.release(lowering);
         Ok(())
     }
 
@@ -230,8 +186,8 @@ impl Places<'_> {
             let inside = begins.outside.then(|| int(0).binary("<=", begins.at.clone().at(place.clone())));
             chosen.push((from, registers.clone().at(step.clone()), inside, from.outside(lowering)?));
         }
-        let variables: Vec<_> = self.inner().iter().map(|v| v.variable).collect();
-        lowering.computed.extend(chosen.iter().map(|(from, piece, ..)| (from.read, shape.lane(piece, &int(0)))));
+        let variables: Vec<_> = self.rows.inner().iter().map(|v| v.variable).collect();
+        lowering.computed.extend(chosen.iter().map(|(from, piece, ..)| (from.read, lane_of(piece, shape.lanes, &int(0)))));
         lowering.hoist(statement.value, &variables, "row_value")?;
         let result = match shape.lanes {
             1 => None,
@@ -240,7 +196,7 @@ impl Places<'_> {
         let mut single = None;
         lowering.each("lane", Type::I32, [int(0), int(shape.lanes), int(1)], Unroll::Full, |lowering, lane| {
             for (from, piece, inside, outside) in &chosen {
-                let element = shape.lane(piece, &lane);
+                let element = lane_of(piece, shape.lanes, &lane);
                 let element = match inside {
                     Some(inside) => inside.clone().choose(element, outside.clone()),
                     None => element,
@@ -248,9 +204,9 @@ impl Places<'_> {
                 lowering.computed.insert(from.read, element);
             }
             for (from, registers) in shape.along.iter().zip(&moved.along) {
-                lowering.take_from(from, &shape.lane(&registers.clone().at(step.clone()), &lane));
+                lowering.take_from(from, &lane_of(&registers.clone().at(step.clone()), shape.lanes, &lane));
             }
-            self.bind(lowering, self.position.clone() + lane.clone());
+            self.rows.bind(lowering, self.position.clone() + lane.clone());
             let value = lowering.value(statement.value)?;
             match &result {
                 Some(result) => lowering.push(Node::Assign(result.clone().lane(lane), value)),
@@ -258,44 +214,15 @@ impl Places<'_> {
             }
             Ok(())
         })?;
-        self.bind(lowering, self.position.clone());
+        self.rows.bind(lowering, self.position.clone());
         let Some(offset) = lowering.flat_place(statement.array, &statement.subscripts)? else {
             return Err(Error::Bug("a row that is not stored along".into()));
         };
         lowering.computed.clear();
-        let target = shape.piece(lowering, statement.array, offset);
+        let target = lowering.piece(statement.array, shape.lanes, offset);
         if let Some(value) = result.or(single) {
             lowering.push(Node::Assign(target, value));
         }
         Ok(())
     }
-}
-
-/// Finds where the row of a table begins that the bound variables choose. Where it is outside, `found` stays as it is; gives whether it
-/// may be.
-fn choose_row(lowering: &mut Lowering, chosen: &Chosen, found: &Expr) -> Result<bool, Error> {
-    let ExprKind::Read { subscripts, .. } = &lowering.kernel.exprs[chosen.read].kind else {
-        return Err(Error::Bug("a row of what is no read".into()));
-    };
-    let (indices, conditions) = lowering.guarded_indices(chosen.array, &subscripts[..chosen.choosing])?;
-    let inside = conditions.into_iter().map(|inside| inside.condition).reduce(Expr::and);
-    let outside = inside.is_some();
-    lowering.when_some(inside, |lowering| {
-        let ty = lowering.index_type();
-        let row = lowering.row_major(chosen.array, indices)?;
-        let begin = row * lowering.size(&chosen.stride, "stride") + lowering.size(&chosen.constant, "offset");
-        lowering.push(Node::Assign(found.clone(), begin.cast(ty)));
-        Ok(())
-    })?;
-    Ok(outside)
-}
-
-/// The offset at the current element of what runs along.
-fn offset(lowering: &mut Lowering, along: &Along) -> Result<Expr, Error> {
-    let kernel = lowering.kernel;
-    let Some(ExprKind::Read { subscripts, .. }) = along.reads.first().map(|read| &kernel.exprs[*read].kind) else {
-        return Err(Error::Bug("a row of what is no read".into()));
-    };
-    let offset = lowering.flat_place(along.array, subscripts)?;
-    offset.ok_or_else(|| Error::Bug("a row that does not run along".into()))
 }

@@ -1,23 +1,57 @@
 //! Packs: neighbouring elements that move as one access. Which arrays run along a loop, so that packs of them can be loaded ahead of
 //! the arithmetic, and how packs are declared, loaded and stored.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Reduce, Statement, Subscript};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Reduce, Statement, Subscript, VariableId};
 
 use super::context::Lowering;
 use super::group::is_flat;
 use super::map::is_identity;
 use super::place::Place;
 use super::read::{access, flat_coefficient, inside_everywhere};
+use crate::facts::Facts;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr};
+use crate::size::Linear;
 use crate::walk;
 
-/// An array whose elements run along, and the reads that do so.
+/// An array whose elements run along, and the reads that do so: all of them of the same element.
 pub struct Along {
     pub array: ArrayId,
     pub reads: Vec<ExprId>,
     /// The variables that the first of them stands under: the statement's, or those of a `let` computed in place.
     pub own: Vec<Ranged>,
+    pub offset: Offset,
+}
+
+/// Which element is read, in a form that can be compared: the row-major offset by the variables that the reads stand under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offset {
+    /// The coefficients of those variables, by number, where they are not zero.
+    steps: Vec<(usize, Formula)>,
+    /// Those of others, which do not change meanwhile.
+    outer: Vec<(VariableId, Formula)>,
+    constant: Formula,
+}
+
+impl Offset {
+    fn of(access: Linear, own: &[Ranged]) -> Offset {
+        let (mut steps, mut outer) = (Vec::new(), Vec::new());
+        for (variable, step) in access.terms {
+            match own.iter().position(|range| range.variable == variable) {
+                Some(number) => steps.push((number, step)),
+                None => outer.push((variable, step)),
+            }
+        }
+        steps.sort_by_key(|(number, _)| *number);
+        Offset { steps, outer, constant: access.constant }
+    }
+
+    /// Whether it is a multiple of `lanes` wherever the variables from number `rank` on are 0.
+    pub fn is_multiple(&self, facts: &Facts, rank: usize, lanes: i64) -> bool {
+        let slower = self.steps.iter().filter(|(number, _)| *number < rank).map(|(_, step)| step);
+        let all = slower.chain(self.outer.iter().map(|(_, step)| step)).chain([&self.constant]);
+        lanes == 1 || all.into_iter().all(|step| facts.multiple(step, lanes))
+    }
 }
 
 /// A read, as [`along`] meets it.
@@ -43,6 +77,28 @@ pub enum Verdict {
     Refuse,
 }
 
+impl Along {
+    /// A read and those of the same element that are found later.
+    pub fn of(lowering: &Lowering, read: &Read) -> Option<Along> {
+        let access = access(lowering.kernel, lowering.facts, read.array, read.subscripts)?;
+        let offset = Offset::of(access, read.own);
+        Some(Along { array: read.array, reads: vec![read.id], own: read.own.to_vec(), offset })
+    }
+
+    /// Whether the reads of another are of the same element.
+    pub fn is_same(&self, other: &Along) -> bool {
+        self.array == other.array && self.offset == other.offset
+    }
+
+    /// Joins those that read the same element, or stands by itself.
+    pub fn join(self, found: &mut Vec<Along>) {
+        match found.iter_mut().find(|other| other.is_same(&self)) {
+            Some(same) => same.reads.extend(self.reads),
+            None => found.push(self),
+        }
+    }
+}
+
 impl Read<'_> {
     /// Whether the read may report an index.
     pub fn is_checked(&self) -> bool {
@@ -55,6 +111,15 @@ impl Read<'_> {
         let left = is_identity(kernel, &inlined.subscripts, &inlined.variables);
         left && is_identity(kernel, self.subscripts, self.own)
             && is_flat(kernel, lowering.facts, inlined.value, &inlined.variables[rank..])
+    }
+
+    /// Whether the variables from `rank` on run along the elements of memory, which begin at a multiple of `lanes` for every row.
+    pub fn runs_along(&self, lowering: &Lowering, rank: usize, lanes: i64) -> bool {
+        let (kernel, facts) = (lowering.kernel, lowering.facts);
+        access(kernel, facts, self.array, self.subscripts).is_some_and(|access| {
+            let along = flat_coefficient(kernel, facts, &access, &self.own[rank..]) == Some(Formula::Constant(1));
+            along && Offset::of(access, self.own).is_multiple(facts, rank, lanes)
+        })
     }
 
     /// Whether the points of its variables, counted through, read the elements from the first on.
@@ -107,20 +172,23 @@ fn search<'l>(
                 Place::Memory | Place::Scratch(_) => None,
                 Place::OnChip => continue,
             };
-            match (judge(&Read { id, array: *array, subscripts, own, in_place }), in_place) {
+            let read = Read { id, array: *array, subscripts, own, in_place };
+            match (judge(&read), in_place) {
                 (Verdict::Refuse, _) => return None,
                 (Verdict::Enter, Some(inlined)) => pending.push((inlined.value, &inlined.variables, sure.contains(&id))),
                 (Verdict::Along, None) if sure.contains(&id) || inside_everywhere(kernel, facts, *array, subscripts, own) => {
-                    match found.iter_mut().find(|other| other.array == *array) {
-                        Some(same) => same.reads.push(id),
-                        None => found.push(Along { array: *array, reads: vec![id], own: own.to_vec() }),
-                    }
+                    Along::of(lowering, &read).into_iter().for_each(|along| along.join(&mut found));
                 }
                 _ => {}
             }
         }
     }
     Some(found)
+}
+
+/// An element of a piece.
+pub fn lane_of(piece: &Expr, lanes: i64, lane: &Expr) -> Expr {
+    if lanes > 1 { piece.clone().lane(lane.clone()) } else { piece.clone() }
 }
 
 impl Lowering<'_> {
@@ -152,6 +220,20 @@ impl Lowering<'_> {
     pub fn wide(&mut self, array: ArrayId, lanes: i64, offset: Expr) -> Expr {
         let pointer = self.pointer(array);
         Expr::Wide(self.kernel.arrays[array].element, lanes as u32, Box::new(pointer), Box::new(offset))
+    }
+
+    /// Declares registers for several pieces of an array's elements: packs, or an element each where there is one lane.
+    pub fn pieces(&mut self, array: ArrayId, lanes: i64, count: i64) -> Expr {
+        if lanes > 1 {
+            return self.packs(array, lanes, count);
+        }
+        let array = &self.kernel.arrays[array];
+        self.registers(&format!("{}_element", array.name.replace('.', "_")), array.element, vec![count as u32])
+    }
+
+    /// A piece of an array in memory.
+    pub fn piece(&mut self, array: ArrayId, lanes: i64, offset: Expr) -> Expr {
+        if lanes > 1 { self.wide(array, lanes, offset) } else { self.pointer(array).at(offset) }
     }
 
     /// Lets reads that run along take their values from a pack.

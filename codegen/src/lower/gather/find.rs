@@ -2,21 +2,18 @@
 
 use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Statement, Subscript};
 
-use super::THREADS;
 use crate::error::Error;
-use crate::facts::Facts;
 use crate::formula::Formula;
+use crate::lower::by_rows::{self, IN_FLIGHT, Row, THREADS, row_of};
 use crate::lower::context::Lowering;
 use crate::lower::expr::zero;
 use crate::lower::group::{from_zero, product};
-use crate::lower::packs::Along;
+use crate::lower::packs::{Along, Read};
 use crate::lower::place::Place;
-use crate::lower::read::{access, access_of, flat_coefficient};
+use crate::lower::read::{access, flat_coefficient};
 use crate::plan::Expr;
 use crate::walk;
 
-/// Bytes that a thread has in flight.
-const IN_FLIGHT: i64 = 64;
 /// Most pieces that a thread takes.
 const MOST_STEPS: i64 = 4;
 /// Most arrays whose rows are moved.
@@ -48,16 +45,19 @@ pub struct Gather {
 pub struct Chosen {
     pub read: ExprId,
     pub array: ArrayId,
-    /// How many of its subscripts choose the row.
-    pub choosing: usize,
-    /// The elements of a row, and the place of the first that is read.
-    pub stride: Formula,
-    pub constant: Formula,
+    pub row: Row,
     /// The boundary constant.
     constant_outside: Option<ExprId>,
 }
 
 impl Chosen {
+    /// Finds where the row begins that the bound variables choose. Where it is outside, `found` stays as it is; gives whether it may be.
+    pub fn find(&self, lowering: &mut Lowering, found: &Expr) -> Result<bool, Error> {
+        let ExprKind::Read { subscripts, .. } = &lowering.kernel.exprs[self.read].kind else {
+            return Err(Error::Bug("a row of what is no read".into()));
+        };
+        by_rows::find_row(lowering, self.array, subscripts, &self.row, found)
+    }
     /// The element of a row that is outside.
     pub fn outside(&self, lowering: &mut Lowering) -> Result<Expr, Error> {
         match self.constant_outside {
@@ -73,22 +73,6 @@ impl Gather {
     }
     pub fn positions(&self) -> i64 {
         self.across * self.lanes
-    }
-    /// Registers for a thread's pieces of an array.
-    pub fn registers(&self, lowering: &mut Lowering, array: ArrayId) -> Expr {
-        if self.lanes > 1 {
-            return lowering.packs(array, self.lanes, self.steps);
-        }
-        let array = &lowering.kernel.arrays[array];
-        lowering.registers(&format!("{}_element", array.name.replace('.', "_")), array.element, vec![self.steps as u32])
-    }
-    /// A piece of an array in memory.
-    pub fn piece(&self, lowering: &mut Lowering, array: ArrayId, offset: Expr) -> Expr {
-        if self.lanes > 1 { lowering.wide(array, self.lanes, offset) } else { lowering.pointer(array).at(offset) }
-    }
-    /// An element of a piece.
-    pub fn lane(&self, piece: &Expr, lane: &Expr) -> Expr {
-        if self.lanes > 1 { piece.clone().lane(lane.clone()) } else { piece.clone() }
     }
 }
 
@@ -124,19 +108,11 @@ fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize) -> Option<Ga
     let widest = sizes.max()?;
     let whole = |lanes: &i64| lanes * widest <= 16 && found.steps.iter().all(|step| facts.multiple(step, *lanes));
     let lanes = [16, 8, 4, 2].into_iter().filter(|_| facts.aligned).find(whole).unwrap_or(1);
-    let across = across(facts, &extent.div_ceil(lanes));
+    let across = by_rows::across(facts, &extent.div_ceil(lanes));
     let steps = (IN_FLIGHT / (lanes * widest * count as i64)).clamp(1, MOST_STEPS);
     let steps = if facts.below(&row_count, THREADS / across * steps) { 1 } else { steps };
     let Found { chosen, along, shared, .. } = found;
     Some(Gather { rank, lanes, across, steps, chosen, along, shared })
-}
-
-/// The threads that move a row of so many pieces: as many as leave less than a quarter of themselves idle; for short rows, as many as
-/// there are pieces.
-fn across(facts: &Facts, pieces: &Formula) -> i64 {
-    let busy = |across: &i64| facts.below(&pieces.clone().div_ceil(*across).times(3 * across).minus(pieces.clone().times(4)), 0);
-    let short = |across: &i64| facts.below(pieces, across + 1);
-    [128, 64, 32, 16, 8].into_iter().find(busy).or_else(|| [1, 2, 4].into_iter().find(short)).unwrap_or(8)
 }
 
 /// What a search through a statement's value has found.
@@ -205,11 +181,12 @@ impl Found<'_> {
                 return false;
             }
             self.step_by(&access);
-            self.along.push(Along { array, reads: vec![id], own: self.statement.variables.clone() });
+            let read = Read { id, array, subscripts, own: &self.statement.variables, in_place: None };
+            Along::of(self.lowering, &read).into_iter().for_each(|along| along.join(&mut self.along));
             return true;
         }
         let Some(chosen) = self.choosing(id, array, subscripts) else { return false };
-        self.steps.extend([chosen.stride.clone(), chosen.constant.clone()]);
+        self.steps.extend([chosen.row.stride.clone(), chosen.row.constant.clone()]);
         self.chosen.push(chosen);
         true
     }
@@ -217,23 +194,14 @@ impl Found<'_> {
     /// A read whose first subscripts choose a row, and whose others run along it.
     fn choosing(&self, read: ExprId, array: ArrayId, subscripts: &[Subscript]) -> Option<Chosen> {
         let (kernel, facts) = (self.lowering.kernel, self.lowering.facts);
-        let choosing = subscripts.iter().position(|subscript| self.varies(subscript.index))?;
-        let (rows, along) = subscripts.split_at(choosing);
-        let shape = &kernel.arrays[array].shape[choosing..];
-        let access = access_of(kernel, facts, shape, along)?;
-        let stride =
-            shape.iter().try_fold(Formula::Constant(1), |n, extent| Some(n.times(crate::size::formula(kernel, facts, *extent)?)))?;
-        let alone = access.terms.iter().all(|(variable, _)| self.inner.iter().any(|v| v.variable == *variable));
-        if !alone || flat_coefficient(kernel, facts, &access, self.inner) != Some(Formula::Constant(1)) {
-            return None;
-        }
-        let constants: Vec<ExprId> = rows.iter().filter_map(constant).collect();
+        let row = row_of(kernel, facts, array, subscripts, self.inner)?;
+        let constants: Vec<ExprId> = subscripts[..row.choosing].iter().filter_map(constant).collect();
         let plain = |id: &ExprId| matches!(kernel.exprs[*id].kind, ExprKind::Literal(_));
         if constants.len() > 1 || !constants.iter().all(plain) {
             return None;
         }
         let constant_outside = constants.first().copied();
-        Some(Chosen { read, array, choosing, stride, constant: access.constant, constant_outside })
+        Some(Chosen { read, array, row, constant_outside })
     }
 
     /// Notes the steps of an access from row to row, and where it begins.
