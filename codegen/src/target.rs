@@ -58,6 +58,11 @@ impl Target {
         self.capability >= Target::DEPENDENT_LAUNCHES
     }
 
+    /// Whether the hardware adds packs of floats to global memory (`atomicAdd` of `float4`: CUDA C++ programming guide, atomic functions).
+    pub fn has_vector_atomics(self) -> bool {
+        self.capability >= 90
+    }
+
     /// The target of a device of compute capability `major.minor`: on Hopper the architecture-specific one.
     pub fn of_device(major: u32, minor: u32) -> Target {
         Target { capability: major * 10 + minor, specific: major == 9 && minor == 0 }

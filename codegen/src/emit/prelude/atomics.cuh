@@ -68,3 +68,17 @@ __device__ __forceinline__ void accumulate(int* place, int value, Minimum) {
 __device__ __forceinline__ void accumulate(int* place, int value, Maximum) {
     atomicMax(place, value);
 }
+
+// Adds neighbouring floats to global memory, from a place on where a pack may lie: by one operation, which treats each as above.
+__device__ __forceinline__ void accumulate_pack(float* place, Pack<float, 4> values, Sum combine) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201
+    const float low = fminf(fabsf(values.at[0]), fabsf(values.at[1]));
+    const float high = fminf(fabsf(values.at[2]), fabsf(values.at[3]));
+    if (fminf(low, high) >= 0x1p-100f) {
+        atomicAdd((float4*)place, make_float4(values.at[0], values.at[1], values.at[2], values.at[3]));
+        return;
+    }
+#endif
+    #pragma unroll
+    for (int lane = 0; lane < 4; lane++) accumulate(&place[lane], values.at[lane], combine);
+}
