@@ -16,6 +16,7 @@ pub use self::member::{Member, bind_results, finish_level, members};
 pub use self::partials::Partials;
 use self::pieces::Pieces;
 use self::terms::Block;
+pub use self::terms::run_along;
 use super::context::Lowering;
 use super::group::{Group, product};
 use super::packs::Along;
@@ -185,9 +186,17 @@ fn neighbours(lowering: &Lowering, members: &[Member], level: &Level, along: &[A
 
 /// A thread's accumulators of each reduction, with nothing in them.
 fn accumulators(lowering: &mut Lowering, members: &[Member], own: i64) -> Result<Vec<Expr>, Error> {
-    let registers =
-        |member: &Member| lowering.registers(&format!("{}_part", member.stem), member.reduction.accumulator.clone(), vec![own as u32]);
-    let parts: Vec<Expr> = members.iter().map(registers).collect();
+    let mut parts = Vec::new();
+    for Member { stem, reduction, .. } in members {
+        let wish = format!("{stem}_part");
+        parts.push(match own {
+            1 => lowering.variable(&wish, reduction.accumulator.clone(), Some(reduction.identity.clone())),
+            _ => lowering.registers(&wish, reduction.accumulator.clone(), vec![own as u32]),
+        });
+    }
+    if own == 1 {
+        return Ok(parts);
+    }
     lowering.each("part", Type::I32, [int(0), int(own), int(1)], Unroll::Full, |lowering, part| {
         for (member, parts) in members.iter().zip(&parts) {
             lowering.push(Node::Assign(parts.clone().at(part.clone()), member.reduction.identity.clone()));
@@ -201,7 +210,7 @@ fn accumulators(lowering: &mut Lowering, members: &[Member], own: i64) -> Result
 fn totals(lowering: &mut Lowering, members: &[Member], block: &Block) -> Result<Vec<Expr>, Error> {
     let warps = ACCUMULATORS / block.own / 32;
     let of_warp = |(member, parts): (&Member, &Expr)| {
-        let own = member.reduction.tree((0..block.own).map(|part| parts.clone().at(int(part))).collect());
+        let own = member.reduction.tree((0..block.own).map(|part| block.part(parts, &int(part))).collect());
         call("butterfly", vec![int(32), own, member.reduction.functor()])
     };
     let of_warp: Vec<Expr> = members.iter().zip(&block.parts).map(of_warp).collect();

@@ -1,13 +1,15 @@
-//! Sweeps: reductions that go over the same arrays in one pass. None needs another's result, all have as many terms and results.
+//! Sweeps: reductions that go over the same arrays in one pass. All have as many terms and results, and none needs another's result
+//! for its terms; one may, once it is reduced: `(mean[i] x[i] * x[i]) - mu * mu`.
 
 use std::collections::BTreeSet;
 
-use gpukc_dsl::program::{ArrayId, ExprKind, Kernel, Reduce, Role, Statement};
+use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Kernel, Reduce, Role, Statement};
 use gpukc_dsl::types::Reducer;
 
 use super::{Schedule, from_zero, only_reduction, schedule};
 use crate::facts::Facts;
 use crate::formula::Formula;
+use crate::lower::map::is_identity;
 use crate::size;
 use crate::walk;
 
@@ -106,21 +108,44 @@ pub fn cut(kernel: &Kernel, facts: &Facts, wanted: Schedule, pending: &[usize]) 
     for (place, &number) in others.iter().enumerate().take(FARTHEST) {
         let statement = &kernel.statements[number];
         let apart = |other: &usize| !depend(kernel, statement, &kernel.statements[*other]);
-        let independent = members.iter().chain(&after).all(apart);
+        let beside = |other: &usize| goes_beside(kernel, statement, &kernel.statements[*other]);
+        let may_pass = after.iter().all(apart);
         // The result of a kernel that has one may take the place of a parameter: it passes nothing that may read that.
         let stays = kernel.results == [statement.array];
-        let may_join = independent && (after.is_empty() || !stays) && schedule(kernel, facts, statement) == wanted;
+        let may_join =
+            may_pass && members.iter().all(beside) && (after.is_empty() || !stays) && schedule(kernel, facts, statement) == wanted;
         if may_join && Sweep::of(kernel, facts, statement).is_some_and(|next| sweep.take(next)) {
             members.push(number);
             let left = after.iter().chain(&others[place + 1..]).copied().collect();
             cut = Cut { before: before.clone(), sweep: members.clone(), after: left };
-        } else if independent && !stays && !walk::can_fail(kernel, statement.value) {
+        } else if may_pass && members.iter().all(apart) && !stays && !walk::can_fail(kernel, statement.value) {
             before.push(number);
         } else {
             after.push(number);
         }
     }
     cut
+}
+
+/// Whether a statement's reduction may share the pass of another's, which stands before it: it needs nothing of it, or only what it has
+/// for the same result, outside of its own terms.
+fn goes_beside(kernel: &Kernel, statement: &Statement, other: &Statement) -> bool {
+    if !depend(kernel, statement, other) {
+        return true;
+    }
+    let Some((reduction, _)) = only_reduction(kernel, statement) else { return false };
+    let mut beside = statement.array != other.array && !mentions(kernel, other, statement.array);
+    walk::walk(kernel, statement.value, &mut |id| {
+        match &kernel.exprs[id].kind {
+            ExprKind::Read { array, subscripts } if *array == other.array => {
+                beside &= is_identity(kernel, subscripts, &statement.variables);
+            }
+            ExprKind::Reduce(_) if id == reduction => beside &= !reads(kernel, id, other.array),
+            _ => {}
+        }
+        id != reduction
+    });
+    beside
 }
 
 /// Whether a statement reads or defines what another defines, or the other way round.
@@ -132,6 +157,11 @@ fn depend(kernel: &Kernel, a: &Statement, b: &Statement) -> bool {
 fn mentions(kernel: &Kernel, statement: &Statement, array: ArrayId) -> bool {
     let subscripts = statement.subscripts.iter().map(|subscript| subscript.index);
     let bounds = statement.variables.iter().flat_map(|range| [range.lo, range.hi]);
-    let reads = subscripts.chain(bounds).chain([statement.value]).flat_map(|value| walk::reads(kernel, value));
-    reads.into_iter().any(|read| matches!(&kernel.exprs[read].kind, ExprKind::Read { array: other, .. } if *other == array))
+    subscripts.chain(bounds).chain([statement.value]).any(|value| reads(kernel, value, array))
+}
+
+/// Whether a value is computed from an array.
+fn reads(kernel: &Kernel, value: ExprId, array: ArrayId) -> bool {
+    let is = |read: ExprId| matches!(&kernel.exprs[read].kind, ExprKind::Read { array: other, .. } if *other == array);
+    walk::reads(kernel, value).into_iter().any(is)
 }

@@ -9,6 +9,7 @@ use crate::lower::group::{Group, only_reduction};
 use crate::lower::map::store_element;
 use crate::lower::reduction::Reduction;
 use crate::plan::{Expr, Node, int};
+use crate::walk;
 
 /// A statement that a reduction makes up.
 pub struct Member {
@@ -88,11 +89,22 @@ pub fn finish_level(
         if let Some(result) = result {
             bind_all(lowering, members, result)?;
         }
-        for (member, total) in members.iter().zip(&totals) {
+        for (number, (member, total)) in members.iter().zip(&totals).enumerate() {
+            let Member { statement, .. } = member;
             lowering.computed.insert(member.id, member.reduction.finish(total.clone()));
-            let pointer = lowering.pointer(member.statement.array);
-            store_element(lowering, &member.statement, pointer)?;
+            let pointer = lowering.pointer(statement.array);
+            if members[number..].iter().any(|later| walk::reads_array(lowering.kernel, &later.statement, statement.array)) {
+                // Those after it that need it read it here, at the element that they have themselves.
+                let array = &lowering.kernel.arrays[statement.array];
+                let (wish, element) = (array.name.replace('.', "_"), array.element);
+                let value = lowering.value(statement.value)?;
+                let value = lowering.local(&format!("{wish}_here"), element, value);
+                lowering.computed.insert(statement.value, value.clone());
+                lowering.chip.insert(statement.array, value);
+            }
+            store_element(lowering, statement, pointer)?;
         }
+        lowering.chip.clear();
         Ok(())
     })?;
     let Some(targets) = targets else {

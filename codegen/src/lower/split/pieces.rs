@@ -4,7 +4,7 @@
 //! term. Where packs fit into pieces, a thread has neighbouring accumulators and takes a pack a load; elsewhere it has one
 //! accumulator, so that neighbouring threads load neighbouring elements.
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged};
+use gpukc_dsl::program::{ExprKind, Ranged};
 use gpukc_dsl::types::Type;
 
 use super::terms::{Block, MOST_ALONG, accumulate, run_along};
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
 use crate::lower::group::{from_zero, is_flat, product};
-use crate::lower::packs::{self, Verdict};
-use crate::lower::read::{access, flat_coefficient};
+use crate::lower::packs::{self, Along, Verdict, lane_of};
+use crate::lower::place::Place;
 use crate::plan::{Expr, Node, Unroll, call, int};
-use crate::size::Linear;
+use crate::walk;
 
 /// Loads that a thread has in flight at most, of packs and of elements.
 const PACKS: i64 = 8;
@@ -30,31 +30,16 @@ pub struct Pieces {
     run: Formula,
     /// Neighbouring accumulators of a thread, and elements of a load.
     pub own: i64,
+    /// The variables of each reduction's terms, those that run along a piece last.
+    elements: Vec<Vec<Ranged>>,
     streams: Vec<Stream>,
 }
 
 /// Reads of the same elements of an array, which lie side by side in a piece.
 struct Stream {
-    array: ArrayId,
-    reads: Vec<ExprId>,
+    along: Along,
     /// The reduction that the first of them belongs to.
     member: usize,
-    offset: Offset,
-}
-
-/// A row-major offset: the coefficients of a term's variables, by their number, and a constant.
-#[derive(PartialEq)]
-struct Offset {
-    terms: Vec<(usize, Formula)>,
-    constant: Formula,
-}
-
-impl Offset {
-    fn of(access: &Linear, element: &[Ranged]) -> Offset {
-        let coefficient = |range: &Ranged| access.coefficient(range.variable);
-        let terms = element.iter().map(coefficient).enumerate().filter(|(_, step)| *step != Formula::Constant(0));
-        Offset { terms: terms.collect(), constant: access.constant.clone() }
-    }
 }
 
 impl Pieces {
@@ -66,7 +51,8 @@ impl Pieces {
             return None;
         }
         let run = product(lowering.kernel, lowering.facts, &first[outer..])?;
-        let mut pieces = Pieces { outer, run, own: 1, streams: Vec::new() };
+        let elements = elements(lowering, members, outer);
+        let mut pieces = Pieces { outer, run, own: 1, elements, streams: Vec::new() };
         for (number, member) in members.iter().enumerate() {
             pieces.add_streams(lowering, number, member);
         }
@@ -84,21 +70,17 @@ impl Pieces {
     }
 
     fn add_streams(&mut self, lowering: &Lowering, number: usize, member: &Member) {
-        let (kernel, facts) = (lowering.kernel, lowering.facts);
-        let element = member.element();
-        let inner = self.inner(member);
-        let side_by_side = |access: Linear| flat_coefficient(kernel, facts, &access, inner) == Some(Formula::Constant(1));
-        let found = packs::along_terms(lowering, &member.reduction.reduce, &element, |read| {
-            let along = read.in_place.is_none() && access(kernel, facts, read.array, read.subscripts).is_some_and(side_by_side);
-            if along { Verdict::Along } else { Verdict::Apart }
+        let element = &self.elements[number];
+        let rank = element.len() - self.inner(member).len();
+        let found = packs::along_terms(lowering, &member.reduction.reduce, element, |read| match read.in_place {
+            Some(inlined) if read.is_along(lowering, inlined, rank) => Verdict::Enter,
+            None if read.runs_along(lowering, rank, 1) => Verdict::Along,
+            _ => Verdict::Apart,
         });
-        for read in found.unwrap_or_default().into_iter().flat_map(|along| along.reads) {
-            let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
-            let Some(access) = access(kernel, facts, *array, subscripts) else { continue };
-            let offset = Offset::of(&access, &element);
-            match self.streams.iter_mut().find(|stream| stream.array == *array && stream.offset == offset) {
-                Some(same) => same.reads.push(read),
-                None => self.streams.push(Stream { array: *array, reads: vec![read], member: number, offset }),
+        for along in found.unwrap_or_default() {
+            match self.streams.iter_mut().find(|stream| stream.along.is_same(&along)) {
+                Some(same) => same.along.reads.extend(along.reads),
+                None => self.streams.push(Stream { along, member: number }),
             }
         }
     }
@@ -106,13 +88,10 @@ impl Pieces {
     /// How many neighbouring accumulators a thread has: those of a pack, if all packs start and end in a piece.
     fn neighbours(&self, lowering: &Lowering, members: &[Member]) -> i64 {
         let facts = lowering.facts;
-        let size = |stream: &Stream| lowering.kernel.arrays[stream.array].element.size();
+        let size = |stream: &Stream| lowering.kernel.arrays[stream.along.array].element.size();
         let own = if self.streams.iter().any(|stream| size(stream) >= 8) { 2 } else { 4 };
-        let inner = members.first().map_or(0, |member| member.statement.variables.len() + self.outer);
-        let starts = |stream: &Stream| {
-            let mut steps = stream.offset.terms.iter().filter(|(place, _)| *place < inner).map(|(_, step)| step);
-            facts.multiple(&stream.offset.constant, own) && steps.all(|step| facts.multiple(step, own))
-        };
+        let inner = members.first().map_or(0, |member| self.inner(member).len());
+        let starts = |Stream { along, .. }: &Stream| along.offset.is_multiple(facts, along.own.len() - inner, own);
         let from_zero = members.iter().all(|member| from_zero(lowering.kernel, facts, self.inner(member)));
         let packs = facts.aligned && from_zero && facts.multiple(&self.run, own) && self.streams.iter().all(starts);
         if packs { own } else { 1 }
@@ -125,7 +104,7 @@ impl Pieces {
         let most = if self.own > 1 { PACKS } else { ELEMENTS };
         let depth = (2 * most / self.streams.len().next_power_of_two() as i64).clamp(4, most);
         lowering.each("row", ty, [block.lo(), last.clone(), int(ACCUMULATORS * depth)], Unroll::By(1), |lowering, row| {
-            let packs: Vec<Expr> = self.streams.iter().map(|stream| self.registers(lowering, stream, depth)).collect();
+            let packs: Vec<Expr> = self.streams.iter().map(|stream| lowering.pieces(stream.along.array, self.own, depth)).collect();
             let rounds = [int(0), int(depth), int(1)];
             let term = |ahead: &Expr| row.clone() + ahead.clone() * int(ACCUMULATORS);
             lowering.each("ahead", Type::I32, rounds.clone(), Unroll::Full, |lowering, ahead| {
@@ -155,23 +134,20 @@ impl Pieces {
         let within = self.bind(lowering, members, term)?;
         lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
             for (stream, loaded) in self.streams.iter().zip(loaded) {
-                let element = if self.own > 1 { loaded.lane(part.clone()) } else { loaded };
-                lowering.computed.extend(stream.reads.iter().map(|read| (*read, element.clone())));
+                lowering.take_from(&stream.along, &lane_of(&loaded, self.own, &part));
             }
-            accumulate(lowering, members, block, &part, |lowering, member| {
-                run_along(lowering, self.inner(member), within.clone() + part.clone());
+            accumulate(lowering, members, block, &part, |lowering, number| {
+                self.stand(lowering, members, number, within.clone() + part.clone());
             })
         })
     }
 
-    /// Registers for what a stream has in flight.
-    fn registers(&self, lowering: &mut Lowering, stream: &Stream, depth: i64) -> Expr {
-        if self.own > 1 {
-            return lowering.packs(stream.array, self.own, depth);
+    /// Lets a reduction's variables stand at a place in the piece at hand.
+    fn stand(&self, lowering: &mut Lowering, members: &[Member], number: usize, within: Expr) {
+        if let Some(member) = members.get(number) {
+            lowering.element = self.elements.get(number).cloned();
+            run_along(lowering, self.inner(member), within);
         }
-        let array = &lowering.kernel.arrays[stream.array];
-        let (wish, element) = (format!("{}_element", array.name.replace('.', "_")), array.element);
-        lowering.registers(&wish, element, vec![depth as u32])
     }
 
     /// Binds the variables that number the pieces; gives the term's place in its piece.
@@ -191,16 +167,46 @@ impl Pieces {
 
     /// What a stream has from a place in a piece on.
     fn load(&self, lowering: &mut Lowering, members: &[Member], stream: &Stream, within: &Expr) -> Result<Expr, Error> {
-        let read = stream.reads.first().map(|read| lowering.kernel.exprs[*read].kind.clone());
-        let (Some(ExprKind::Read { subscripts, .. }), Some(member)) = (read, members.get(stream.member)) else {
-            return Err(Error::Bug("a stream that nothing reads".into()));
-        };
-        run_along(lowering, self.inner(member), within.clone());
-        let Some(offset) = lowering.flat_place(stream.array, &subscripts)? else {
-            return Err(Error::Bug("a stream that does not run along".into()));
-        };
-        Ok(if self.own > 1 { lowering.wide(stream.array, self.own, offset) } else { lowering.pointer(stream.array).at(offset) })
+        let Stream { along, member } = stream;
+        let read = along.reads.first().map(|read| lowering.kernel.exprs[*read].kind.clone());
+        let Some(ExprKind::Read { subscripts, .. }) = read else { return Err(Error::Bug("a stream that nothing reads".into())) };
+        self.stand(lowering, members, *member, within.clone());
+        let offset = lowering.at_element_of(&along.own, |lowering| lowering.flat_place(along.array, &subscripts))?;
+        let offset = offset.ok_or_else(|| Error::Bug("a stream that does not run along".into()))?;
+        Ok(lowering.piece(along.array, self.own, offset))
     }
+}
+
+/// The variables of each reduction's terms: the result's, then those that are reduced, of which `outer` number the pieces. Where a `let`
+/// that is computed in place is read at each of them, in the order of its dims.
+fn elements(lowering: &Lowering, members: &[Member], outer: usize) -> Vec<Vec<Ranged>> {
+    let orders: Vec<Option<Vec<usize>>> = members.iter().map(|member| order(lowering, member, outer)).collect();
+    let usual = orders.iter().flatten().next().cloned();
+    let ordered = |(member, own): (&Member, Option<Vec<usize>>)| {
+        let all = member.element();
+        match own.or(usual.clone()) {
+            Some(order) => order.into_iter().filter_map(|number| all.get(number).copied()).collect(),
+            None => all,
+        }
+    };
+    members.iter().zip(orders).map(ordered).collect()
+}
+
+/// In which order a `let` that is computed in place is read at all variables of a reduction's terms, if one is and those that run along
+/// come last.
+fn order(lowering: &Lowering, member: &Member, outer: usize) -> Option<Vec<usize>> {
+    let kernel = lowering.kernel;
+    let (reduce, all) = (&member.reduction.reduce, member.element());
+    let of_let = |read| {
+        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { return None };
+        let place = |index| all.iter().position(|range| kernel.exprs[index].kind == ExprKind::Variable(range.variable));
+        let order: Vec<usize> = subscripts.iter().map(|subscript| place(subscript.index)).collect::<Option<_>>()?;
+        let each_once = order.len() == all.len() && (0..all.len()).all(|number| order.contains(&number));
+        let inner_last = order.iter().rev().zip((0..all.len()).rev()).take(reduce.variables.len() - outer).all(|(a, b)| *a == b);
+        (matches!(lowering.places.of(*array), Place::Inline(_)) && each_once && inner_last).then_some(order)
+    };
+    let values = reduce.filter.into_iter().chain([reduce.body]);
+    values.flat_map(|value| walk::reads(kernel, value)).find_map(of_let)
 }
 
 /// How many of a reduction's variables do not run together with those after them.

@@ -38,6 +38,10 @@ impl Block {
     pub fn lo(&self) -> Expr {
         self.first.clone() + self.thread.clone() * int(self.own)
     }
+    /// One of the thread's accumulators of a reduction.
+    pub fn part(&self, parts: &Expr, part: &Expr) -> Expr {
+        if self.own > 1 { parts.clone().at(part.clone()) } else { parts.clone() }
+    }
     /// The loop over the accumulators.
     pub fn each_part(&self) -> [Expr; 3] {
         [int(0), int(self.own), int(1)]
@@ -122,9 +126,9 @@ fn one_by_one(lowering: &mut Lowering, members: &[Member], block: &Block, flat: 
                 if !flat {
                     tell_apart(lowering, members, &term)?;
                 }
-                accumulate(lowering, members, block, &part, |lowering, member| {
+                accumulate(lowering, members, block, &part, |lowering, number| {
                     if flat {
-                        run_along(lowering, &member.reduction.reduce.variables, term.clone());
+                        run_along(lowering, &members[number].reduction.reduce.variables, term.clone());
                     }
                 })
             })
@@ -155,18 +159,18 @@ pub fn run_along(lowering: &mut Lowering, variables: &[Ranged], position: Expr) 
     lowering.flat = Some(Flat { variables: variables.to_vec(), position });
 }
 
-/// Takes a term of each reduction, at which `stand` binds its variables, into the accumulator `part`.
+/// Takes a term of each reduction, at which `stand` binds the variables of the reduction of that number, into the accumulator `part`.
 pub fn accumulate(
     lowering: &mut Lowering,
     members: &[Member],
     block: &Block,
     part: &Expr,
-    stand: impl Fn(&mut Lowering, &Member),
+    stand: impl Fn(&mut Lowering, usize),
 ) -> Result<(), Error> {
-    for (member, parts) in members.iter().zip(&block.parts) {
+    for (number, (member, parts)) in members.iter().zip(&block.parts).enumerate() {
         lowering.element = Some(member.element());
-        stand(lowering, member);
-        lowering.accumulate(&member.reduction, parts.clone().at(part.clone()))?;
+        stand(lowering, number);
+        lowering.accumulate(&member.reduction, block.part(parts, part))?;
     }
     Ok(())
 }
@@ -196,8 +200,8 @@ fn wide(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[Alo
                     lowering.take_from(along, &pack.clone().at(ahead.clone()).lane(part.clone()));
                 }
                 let term = start.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone();
-                accumulate(lowering, members, block, &part, |lowering, member| {
-                    run_along(lowering, &member.reduction.reduce.variables, term.clone());
+                accumulate(lowering, members, block, &part, |lowering, number| {
+                    run_along(lowering, &members[number].reduction.reduce.variables, term.clone());
                 })
             })
         })
