@@ -29,6 +29,8 @@ const MOST_REGISTERS: i64 = 96;
 const PACK: i64 = 4;
 /// Accesses of each array that a thread has in flight, if it holds many accumulators or few.
 const IN_FLIGHT: [i64; 2] = [8, 16];
+/// Most arrays whose elements are loaded ahead one by one; of more the compiler orders the loads.
+const MOST_SINGLE: usize = 2;
 /// Accumulators of a thread that are few.
 const FEW_HELD: i64 = 8;
 
@@ -93,8 +95,8 @@ impl Layout {
     }
 }
 
-/// The arrays that one access can serve for several columns, and for how many: reads of whole rows at the loop's own variables,
-/// whose every row starts at a multiple of the access.
+/// The arrays whose rows are loaded ahead, and how many columns an access serves: reads of whole rows at the loop's own variables. It
+/// serves several where every row starts at a multiple of the access.
 pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction, columns: &Ranged) -> (i64, Vec<Along>) {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     if !facts.aligned || reduction.reduce.filter.is_some() || !matches!(reduction.accumulator, CudaType::Element(_)) {
@@ -114,6 +116,7 @@ pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction,
     let lanes = [8, 4, 2].into_iter().find(|lanes| lanes * widest as i64 <= 16).filter(fits);
     match lanes {
         Some(lanes) if !packed.is_empty() => (lanes, packed),
+        _ if packed.len() <= MOST_SINGLE => (1, packed),
         _ => (1, Vec::new()),
     }
 }

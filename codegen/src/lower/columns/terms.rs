@@ -4,13 +4,25 @@ use gpukc_dsl::program::ExprKind;
 use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
-use super::super::packs::Along;
+use super::super::group::{from_zero, is_flat};
+use super::super::packs::{Along, lane_of};
 use super::super::reduction::Reduction;
-use super::super::split::BLOCK;
+use super::super::split::{BLOCK, run_along};
 use super::layout::{ACCUMULATORS, Layout};
 use super::{Block, Columns};
 use crate::error::Error;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
+
+/// What is asked of the rows of a round.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// All are there.
+    Whole,
+    /// Some may not be there, and nothing of theirs is touched.
+    Tested,
+    /// The same, but the last row is loaded in their place, so that no branch stands between loads.
+    LastAgain,
+}
 
 /// A thread's part of a block of rows.
 pub struct Rows {
@@ -26,6 +38,8 @@ pub struct Rows {
     /// Whether every accumulator takes one term at most.
     single: bool,
     terms: Expr,
+    /// Whether the reduced variables run together in every read, so that none is needed by itself.
+    flat: bool,
     extents: Vec<Expr>,
     outer: Expr,
     width: Expr,
@@ -69,6 +83,10 @@ impl Rows {
             true => lowering.facts.is(&level.terms, layout.reach()),
             false => lowering.facts.multiple(&level.terms, ACCUMULATORS * layout.depth()),
         };
+        let variables = &reduction.reduce.variables;
+        let mut values = reduction.reduce.filter.into_iter().chain([reduction.reduce.body]);
+        let runs = |value| is_flat(lowering.kernel, lowering.facts, value, variables);
+        let flat = variables.len() > 1 && from_zero(lowering.kernel, lowering.facts, variables) && values.all(runs);
         let rows = Rows {
             layout,
             reads,
@@ -78,6 +96,7 @@ impl Rows {
             even,
             single,
             terms,
+            flat,
             extents,
             outer: block.outer.clone(),
             width: block.width.clone(),
@@ -107,30 +126,37 @@ impl Rows {
     /// Takes all of the thread's terms of the block.
     pub fn take_all(&self, lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
         if self.single {
-            return self.take(lowering, work, self.first.clone(), 1, !self.even);
+            let ends = if self.even { Ends::Whole } else { Ends::Tested };
+            return self.take(lowering, work, self.first.clone(), 1, ends);
         }
         let ty = lowering.index_type();
         let depth = self.layout.depth();
         let step = ACCUMULATORS * depth;
         if self.even {
             let bounds = [self.first.clone(), self.last.clone(), int(step)];
-            return lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, depth, false));
+            return lowering
+                .each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, depth, Ends::Whole));
         }
         // Rounds that are whole know no test, so that the loads of several are in flight at once.
         let whole = self.last.clone() - int((depth - 1) * ACCUMULATORS + self.layout.own - 1);
         let whole = lowering.local("whole", ty, whole);
         let bounds = [self.first.clone(), whole.clone(), int(step)];
-        lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, depth, false))?;
+        lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, depth, Ends::Whole))?;
         let zero = lowering.index_constant(0).cast(ty);
         let rounds = call("maximum", vec![(whole - self.first.clone() + int(step - 1)) / int(step), zero]);
         let left = lowering.local("left", ty, self.first.clone() + rounds * int(step));
+        if !self.reads.is_empty() {
+            return lowering
+                .when(left.clone().less(self.last.clone()), |lowering| self.take(lowering, work, left, depth, Ends::LastAgain));
+        }
         let bounds = [left, self.last.clone(), int(ACCUMULATORS)];
-        lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, 1, true))
+        lowering.each("row", ty, bounds, Unroll::By(1), |lowering, row| self.take(lowering, work, row, 1, Ends::Tested))
     }
 
     /// Takes the terms of `depth` rounds from `row` on.
-    fn take(&self, lowering: &mut Lowering, work: &Columns, row: Expr, depth: i64, tested: bool) -> Result<(), Error> {
-        let packs = self.load(lowering, work, &row, depth, tested)?;
+    fn take(&self, lowering: &mut Lowering, work: &Columns, row: Expr, depth: i64, ends: Ends) -> Result<(), Error> {
+        let packs = self.load(lowering, work, &row, depth, ends)?;
+        let tested = ends != Ends::Whole;
         self.each_term(lowering, &row, depth, tested, |lowering, term, part, at| {
             if let Some([source]) = work.level.sources.as_deref() {
                 let offset = (self.outer.clone() * self.terms.clone() + term) * self.width.clone() + self.column.clone();
@@ -140,10 +166,10 @@ impl Rows {
                 lowering.push(Node::Assign(place, next));
                 return Ok(());
             }
-            lowering.bind_term(work.reduction, term, &self.extents)?;
+            self.stand(lowering, work, term)?;
             self.each_lane(lowering, |lowering, lane| {
                 for (along, pack) in self.reads.iter().zip(&packs) {
-                    lowering.take_from(along, &pack.clone().at(at.clone()).lane(lane.clone()));
+                    lowering.take_from(along, &lane_of(&pack.clone().at(at.clone()), self.layout.lanes, &lane));
                 }
                 let column = if self.layout.lanes > 1 { self.column.clone() + lane.clone() } else { self.column.clone() };
                 lowering.variables.insert(work.columns.variable, column);
@@ -151,26 +177,46 @@ impl Rows {
             })
         })?;
         lowering.computed.clear();
+        lowering.flat = None;
         lowering.variables.insert(work.columns.variable, self.column.clone());
         Ok(())
     }
 
-    /// Issues the loads that serve several columns at once.
-    fn load(&self, lowering: &mut Lowering, work: &Columns, row: &Expr, depth: i64, tested: bool) -> Result<Vec<Expr>, Error> {
+    /// Lets the reduced variables stand at a term.
+    fn stand(&self, lowering: &mut Lowering, work: &Columns, term: Expr) -> Result<(), Error> {
+        if !self.flat {
+            return lowering.bind_term(work.reduction, term, &self.extents);
+        }
+        run_along(lowering, &work.reduction.reduce.variables, term);
+        Ok(())
+    }
+
+    /// Issues the loads of whole rows, of packs where columns make them.
+    fn load(&self, lowering: &mut Lowering, work: &Columns, row: &Expr, depth: i64, ends: Ends) -> Result<Vec<Expr>, Error> {
         if self.reads.is_empty() {
             return Ok(Vec::new());
         }
         let (lanes, count) = (self.layout.lanes, depth * self.layout.own);
-        let packs: Vec<Expr> = self.reads.iter().map(|along| lowering.packs(along.array, lanes, count)).collect();
-        self.each_term(lowering, row, depth, tested, |lowering, term, _, at| {
-            lowering.bind_term(work.reduction, term, &self.extents)?;
+        let packs: Vec<Expr> = self.reads.iter().map(|along| lowering.pieces(along.array, lanes, count)).collect();
+        self.each_term(lowering, row, depth, ends == Ends::Tested, |lowering, term, _, at| {
+            let ty = lowering.index_type();
+            let term = match ends {
+                Ends::LastAgain => lowering.local("loaded", ty, call("minimum", vec![term, self.last.clone() - int(1)])),
+                _ => term,
+            };
+            self.stand(lowering, work, term)?;
             for (Along { array, reads, .. }, pack) in self.reads.iter().zip(&packs) {
                 let Some(read) = reads.first() else { continue };
                 let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[*read].kind.clone() else { continue };
-                let (indices, _) = lowering.guarded_indices(*array, &subscripts)?;
-                let offset = lowering.row_major(*array, indices)?;
-                let wide = lowering.wide(*array, lanes, offset);
-                lowering.push(Node::Assign(pack.clone().at(at.clone()), wide));
+                let offset = match lowering.flat_place(*array, &subscripts)? {
+                    Some(offset) => offset,
+                    None => {
+                        let (indices, _) = lowering.guarded_indices(*array, &subscripts)?;
+                        lowering.row_major(*array, indices)?
+                    }
+                };
+                let piece = lowering.piece(*array, lanes, offset);
+                lowering.push(Node::Assign(pack.clone().at(at.clone()), piece));
             }
             Ok(())
         })?;
