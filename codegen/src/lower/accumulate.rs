@@ -25,6 +25,9 @@ const THREADS: i64 = 256;
 /// Most blocks of a grid-stride launch.
 const MOST_BLOCKS: i64 = 1 << 16;
 
+/// Bytes of a pack where all elements of a memory are stored.
+const PACK_BYTES: i64 = 16;
+
 /// Where an array is accumulated.
 #[derive(Clone, Copy)]
 struct Container {
@@ -141,32 +144,62 @@ fn begin(
         return Ok(());
     }
     lowering.begin_launch(container.written());
-    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
-    let target = container.pointer(lowering, true);
+    let target = (container.pointer(lowering, true), container.wide);
+    let source = (!from_identity).then(|| (lowering.pointer(container.array), container.element));
     let what = named(lowering, statement, "start");
-    over(lowering, &elements, ("element", &what), vec!["What the accumulation starts at.".into()], |lowering, point| {
-        let value = if from_identity {
-            identity(op, container)
-        } else {
-            let own = lowering.pointer(container.array).at(point.clone());
-            cast(own, container.element, container.wide)
-        };
-        lowering.push(Node::Assign(target.at(point), value));
-        Ok(())
+    let note = "What the accumulation starts at.".into();
+    each_element(lowering, container, (&what, note), (source, target), |own| match own {
+        Some(own) => cast(own, container.element, container.wide),
+        None => identity(op, container),
     })
 }
 
 /// Converts the container to the array's own type.
 fn finish(lowering: &mut Lowering, statement: &Statement, container: Container) -> Result<(), Error> {
     lowering.begin_launch(&[container.array]);
-    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
-    let source = container.pointer(lowering, false);
-    let target = lowering.pointer(container.array);
+    let source = (container.pointer(lowering, false), container.wide);
+    let target = (lowering.pointer(container.array), container.element);
     let what = named(lowering, statement, "store");
     let note = format!("The results, accumulated in {}, stored once as {}.", container.wide, container.element);
-    over(lowering, &elements, ("element", &what), vec![note], |lowering, point| {
-        let value = cast(source.at(point.clone()), container.wide, container.element);
-        lowering.push(Node::Assign(target.at(point), value));
+    each_element(lowering, container, (&what, note), (Some(source), target), |value| {
+        cast(value.unwrap_or(zero(container.wide)), container.wide, container.element)
+    })
+}
+
+/// Stores each element of a memory: its value, of what another memory has in its place. Packs of them where they make packs.
+fn each_element(
+    lowering: &mut Lowering,
+    container: Container,
+    (what, note): (&str, String),
+    (source, target): (Option<(Expr, Type)>, (Expr, Type)),
+    value: impl Fn(Option<Expr>) -> Expr,
+) -> Result<(), Error> {
+    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
+    let widest = source.iter().chain([&target]).map(|(_, ty)| ty.size() as i64).max().unwrap_or(1);
+    let packs = lowering.facts.aligned && lowering.facts.multiple(&elements, PACK_BYTES / widest);
+    let lanes = if packs { PACK_BYTES / widest } else { 1 };
+    if lanes == 1 {
+        return over(lowering, &elements, ("element", what), vec![note], |lowering, element| {
+            let own = source.map(|(pointer, _)| pointer.at(element.clone()));
+            lowering.push(Node::Assign(target.0.at(element), value(own)));
+            Ok(())
+        });
+    }
+    let wide = |(pointer, ty): (Expr, Type), at: &Expr| Expr::Wide(ty, lanes as u32, Box::new(pointer), Box::new(at.clone()));
+    over(lowering, &elements.div_ceil(lanes), ("pack", what), vec![note], |lowering, number| {
+        let at = lowering.local("element", lowering.index_type(), number * int(lanes));
+        let own = source.map(|source| {
+            let ty = CudaType::Pack(source.1, lanes as u32);
+            let pack = wide(source, &at);
+            lowering.local("own", ty, pack)
+        });
+        let pack = lowering.variable("values", CudaType::Pack(target.1, lanes as u32), None);
+        lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
+            let value = value(own.map(|own| own.lane(lane.clone())));
+            lowering.push(Node::Assign(pack.clone().lane(lane), value));
+            Ok(())
+        })?;
+        lowering.push(Node::Assign(wide(target, &at), pack));
         Ok(())
     })
 }

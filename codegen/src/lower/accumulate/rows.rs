@@ -19,7 +19,7 @@ use crate::plan::{Expr, Node, Unroll, int, name};
 use crate::walk;
 
 /// Most rows that a thread takes.
-const MOST_STEPS: i64 = 4;
+const MOST_STEPS: i64 = 8;
 /// Most arrays that are loaded ahead, of those that run along a row and of those that do not.
 const MOST_AHEAD: usize = 4;
 /// Bytes that atomic operations are done for at once, where they meet.
