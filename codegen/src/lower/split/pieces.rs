@@ -30,8 +30,8 @@ pub struct Pieces {
     run: Formula,
     /// Neighbouring accumulators of a thread, and elements of a load.
     pub own: i64,
-    /// The variables of each reduction's terms, those that run along a piece last.
-    elements: Vec<Vec<Ranged>>,
+    /// In which order the variables of each reduction's terms stand, those that run along a piece last.
+    orders: Vec<Vec<usize>>,
     streams: Vec<Stream>,
 }
 
@@ -51,8 +51,8 @@ impl Pieces {
             return None;
         }
         let run = product(lowering.kernel, lowering.facts, &first[outer..])?;
-        let elements = elements(lowering, members, outer);
-        let mut pieces = Pieces { outer, run, own: 1, elements, streams: Vec::new() };
+        let orders = orders(lowering, members, outer);
+        let mut pieces = Pieces { outer, run, own: 1, orders, streams: Vec::new() };
         for (number, member) in members.iter().enumerate() {
             pieces.add_streams(lowering, number, member);
         }
@@ -69,16 +69,25 @@ impl Pieces {
         &member.reduction.reduce.variables[self.outer..]
     }
 
+    /// The variables of a reduction's terms, in their order.
+    fn element(&self, member: &Member, number: usize) -> Vec<Ranged> {
+        let all = member.element();
+        self.orders.get(number).into_iter().flatten().filter_map(|place| all.get(*place).copied()).collect()
+    }
+
     fn add_streams(&mut self, lowering: &Lowering, number: usize, member: &Member) {
-        let element = &self.elements[number];
+        let element = self.element(member, number);
         let rank = element.len() - self.inner(member).len();
-        let found = packs::along_terms(lowering, &member.reduction.reduce, element, |read| match read.in_place {
+        let found = packs::along_terms(lowering, &member.reduction.reduce, &element, |read| match read.in_place {
             Some(inlined) if read.is_along(lowering, inlined, rank) => Verdict::Enter,
             None if read.runs_along(lowering, rank, 1) => Verdict::Along,
             _ => Verdict::Apart,
         });
         for along in found.unwrap_or_default() {
-            match self.streams.iter_mut().find(|stream| stream.along.is_same(&along)) {
+            // Places are told by numbers of variables, which mean the same where their order is.
+            let orders = &self.orders;
+            let is_same = |stream: &&mut Stream| orders[stream.member] == orders[number] && stream.along.is_same(&along);
+            match self.streams.iter_mut().find(is_same) {
                 Some(same) => same.along.reads.extend(along.reads),
                 None => self.streams.push(Stream { along, member: number }),
             }
@@ -145,7 +154,7 @@ impl Pieces {
     /// Lets a reduction's variables stand at a place in the piece at hand.
     fn stand(&self, lowering: &mut Lowering, members: &[Member], number: usize, within: Expr) {
         if let Some(member) = members.get(number) {
-            lowering.element = self.elements.get(number).cloned();
+            lowering.element = Some(self.element(member, number));
             run_along(lowering, self.inner(member), within);
         }
     }
@@ -177,18 +186,13 @@ impl Pieces {
     }
 }
 
-/// The variables of each reduction's terms: the result's, then those that are reduced, of which `outer` number the pieces. Where a `let`
-/// that is computed in place is read at each of them, in the order of its dims.
-fn elements(lowering: &Lowering, members: &[Member], outer: usize) -> Vec<Vec<Ranged>> {
+/// In which order the variables of each reduction's terms stand: the result's, then those that are reduced, of which `outer` number the
+/// pieces. Where a `let` that is computed in place is read at each of them, in the order of its dims.
+fn orders(lowering: &Lowering, members: &[Member], outer: usize) -> Vec<Vec<usize>> {
     let orders: Vec<Option<Vec<usize>>> = members.iter().map(|member| order(lowering, member, outer)).collect();
     let usual = orders.iter().flatten().next().cloned();
-    let ordered = |(member, own): (&Member, Option<Vec<usize>>)| {
-        let all = member.element();
-        match own.or(usual.clone()) {
-            Some(order) => order.into_iter().filter_map(|number| all.get(number).copied()).collect(),
-            None => all,
-        }
-    };
+    let ordered =
+        |(member, own): (&Member, Option<Vec<usize>>)| own.or(usual.clone()).unwrap_or_else(|| (0..member.element().len()).collect());
     members.iter().zip(orders).map(ordered).collect()
 }
 
