@@ -144,7 +144,7 @@ impl Formula {
         }
     }
     /// Whether it is never below 0, whatever the call: dims are not.
-    fn never_negative(&self) -> bool {
+    pub fn never_negative(&self) -> bool {
         match self {
             Formula::Constant(value) => *value >= 0,
             Formula::Dim(..) => true,
@@ -152,6 +152,14 @@ impl Formula {
             Formula::Binary(Op::Max, a, b) => a.never_negative() || b.never_negative(),
             Formula::Binary(Op::DivFloor | Op::DivTruncate, a, b) => a.never_negative() && b.never_negative(),
             _ => false,
+        }
+    }
+    /// Its opposite, if it is written as one: a negative number, or something times one.
+    pub fn negated(&self) -> Option<Formula> {
+        match self {
+            Formula::Constant(value) if *value < 0 => Some(Formula::Constant(value.checked_neg()?)),
+            Formula::Binary(Op::Mul, a, b) => Some(a.negated()?.times((**b).clone())),
+            _ => None,
         }
     }
     /// Adds the scalars that it mentions.

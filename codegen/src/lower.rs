@@ -17,6 +17,7 @@ mod function;
 mod gather;
 mod group;
 mod hints;
+mod lanes;
 mod map;
 mod narrow;
 mod packs;
@@ -24,12 +25,14 @@ mod place;
 mod read;
 mod reduction;
 mod rows;
+mod runs;
 mod scan;
 mod split;
 mod stencil;
 mod tiled;
 mod transpose;
 mod unused;
+mod wide;
 
 use gpukc_dsl::program::{Kernel, Program, StatementKind};
 use gpukc_dsl::source::Span;
@@ -40,7 +43,7 @@ use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::target::Target;
 
-pub use group::{Group, Schedule, is_plain};
+pub use group::{Group, Schedule, from_zero, is_plain};
 
 /// The plan of one kernel and the device functions that it calls.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ mod center_windows;
 mod extract;
 mod hoist_reductions;
 mod hoist_scans;
+mod interleave;
 
 /// A named rewriting.
 pub struct Pass {
@@ -18,6 +19,7 @@ pub struct Pass {
 
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
+    Pass { name: "interleave", run: interleave::run },
     Pass { name: "center_windows", run: center_windows::run },
     Pass { name: "hoist_scans", run: hoist_scans::run },
     Pass { name: "hoist_reductions", run: hoist_reductions::run },

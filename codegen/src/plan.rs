@@ -350,6 +350,8 @@ impl Expr {
             ("+", Some(a), Some(b)) => return folded(a + b, &self, &other),
             ("-", Some(a), Some(b)) => return folded(a - b, &self, &other),
             ("*", Some(a), Some(b)) => return folded(a * b, &self, &other),
+            ("/", Some(a), Some(b)) if b > 0 => return folded(a / b, &self, &other),
+            ("%", Some(a), Some(b)) if b > 0 => return folded(a % b, &self, &other),
             _ => {}
         }
         Expr::Binary(op, Box::new(self), Box::new(other))

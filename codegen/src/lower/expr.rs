@@ -9,6 +9,7 @@ use super::function::library_call;
 use super::place::Place;
 use crate::error::Error;
 use crate::plan::{Expr, Node, call, int};
+use crate::size;
 use crate::walk;
 
 /// From this cost on, what is the same for a whole loop is computed before it.
@@ -26,7 +27,11 @@ impl Lowering<'_> {
             ExprKind::Literal(value) => Ok(literal(*value, ty)),
             ExprKind::Dim(_) | ExprKind::Variable(_) => {
                 let index = self.index(id)?;
-                Ok(if self.facts.narrow { index.cast(Type::I64) } else { index })
+                Ok(match index.constant() {
+                    Some(value) => Expr::Int(value, Type::I64),
+                    None if self.facts.narrow => index.cast(Type::I64),
+                    None => index,
+                })
             }
             ExprKind::Scalar(scalar) => Ok(self.scalar(*scalar)),
             ExprKind::Local(_) => Err(Error::Bug("a local outside of a function".into())),
@@ -40,10 +45,15 @@ impl Lowering<'_> {
                 Ok(unary(*op, x, ty))
             }
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => self.short_circuit(*op, *a, *b),
-            ExprKind::Binary(op, ..) => match self.narrow_operation(id)? {
-                Some(value) => Ok(value),
-                None => self.chain(*op, id),
-            },
+            ExprKind::Binary(op, a, b) => {
+                if let Some(value) = self.narrow_operation(id)? {
+                    return Ok(value);
+                }
+                match self.index_comparison(*op, *a, *b)? {
+                    Some(value) => Ok(value),
+                    None => self.chain(id),
+                }
+            }
             ExprKind::Cast(x) => {
                 if let Some(value) = self.narrow_cast(*x, ty)? {
                     return Ok(value);
@@ -71,7 +81,7 @@ impl Lowering<'_> {
     }
 
     /// A binary operation; a left-deep chain of them is walked without recursion.
-    fn chain(&mut self, _op: BinaryOp, id: ExprId) -> Result<Expr, Error> {
+    fn chain(&mut self, id: ExprId) -> Result<Expr, Error> {
         let mut spine = Vec::new();
         let mut at = id;
         while let ExprKind::Binary(op, a, b) = &self.kernel.exprs[at].kind {
@@ -131,19 +141,52 @@ impl Lowering<'_> {
                 Ok(if narrow_product { a.cast(Type::I64).binary(symbol, b) } else { a.binary(symbol, b) })
             }
             ExprKind::Binary(op @ (BinaryOp::Div | BinaryOp::Rem), a, b) if self.is_index_arithmetic(*a) && self.is_positive(*b) => {
-                // The dividend of a proved subscript is not negative where the divisor is a dim.
-                let symbol = op.symbol();
-                let a = self.index(*a)?;
-                let b = self.index(*b)?;
-                Ok(a.binary(symbol, b))
+                let (a, b) = (self.index(*a)?, self.index(*b)?);
+                Ok(a.binary(op.symbol(), b))
             }
             _ => self.value(id),
         }
     }
 
-    /// Whether an expression is a positive literal, so that dividing by it needs no care.
+    /// Whether an expression is a dim or a literal that is known to be positive, so that dividing by it needs no care.
     fn is_positive(&self, id: ExprId) -> bool {
-        matches!(self.kernel.exprs[id].kind, ExprKind::Literal(Literal::Int(value)) if value > 0 && value < 1 << 31)
+        match self.kernel.exprs[id].kind {
+            ExprKind::Literal(Literal::Int(value)) => value > 0 && value < 1 << 31,
+            ExprKind::Dim(_) => size::formula(self.kernel, self.facts, id).is_some_and(|dim| self.facts.at_least(&dim, 1)),
+            _ => false,
+        }
+    }
+
+    /// Whether an expression is an index, a dim or a small literal, the quotient or the rest of one, or a sum of two: of the index type,
+    /// it has no overflow on the way.
+    fn is_short_sum(&self, id: ExprId) -> bool {
+        match self.kernel.exprs[id].kind {
+            ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.is_short(a) && self.is_short(b),
+            _ => self.is_short(id),
+        }
+    }
+
+    fn is_short(&self, id: ExprId) -> bool {
+        let expr = &self.kernel.exprs[id];
+        let plain = match expr.kind {
+            ExprKind::Literal(Literal::Int(value)) => value.unsigned_abs() < 1 << 30,
+            ExprKind::Dim(_) | ExprKind::Variable(_) => true,
+            ExprKind::Binary(BinaryOp::Div | BinaryOp::Rem, a, b) => {
+                self.is_positive(b) && self.is_index_arithmetic(a) && self.is_short_sum(a)
+            }
+            _ => false,
+        };
+        plain && expr.ty == Type::I64 && !self.computed.contains_key(&id)
+    }
+
+    /// A comparison of indices, of the index type.
+    fn index_comparison(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> Result<Option<Expr>, Error> {
+        let compares = matches!(op, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne);
+        if !compares || !self.is_short_sum(a) || !self.is_short_sum(b) {
+            return Ok(None);
+        }
+        let (a, b) = (self.index(a)?, self.index(b)?);
+        Ok(Some(a.binary(op.symbol(), b)))
     }
 
     fn short_circuit(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> Result<Expr, Error> {

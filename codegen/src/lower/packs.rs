@@ -1,7 +1,7 @@
 //! Packs: neighbouring elements that move as one access. Which arrays run along a loop, so that packs of them can be loaded ahead of
 //! the arithmetic, and how packs are declared, loaded and stored.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Reduce, Statement, Subscript, VariableId};
+use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Reduce, Statement, Subscript, VariableId};
 
 use super::context::Lowering;
 use super::group::is_flat;
@@ -73,8 +73,6 @@ pub enum Verdict {
     Enter,
     /// It is made where its value is needed.
     Apart,
-    /// Nothing can run along beside it.
-    Refuse,
 }
 
 impl Along {
@@ -100,11 +98,6 @@ impl Along {
 }
 
 impl Read<'_> {
-    /// Whether the read may report an index.
-    pub fn is_checked(&self) -> bool {
-        self.subscripts.iter().any(|subscript| matches!(subscript.bounds, Bounds::Checked))
-    }
-
     /// Whether a `let` is read at the element itself, and its variables run along from `rank` on.
     pub fn is_along(&self, lowering: &Lowering, inlined: &Statement, rank: usize) -> bool {
         let kernel = lowering.kernel;
@@ -134,13 +127,8 @@ impl Read<'_> {
 }
 
 /// The arrays that run along with some values under these variables, and may be read ahead of them: a read that is evaluated only
-/// sometimes counts if it lies inside its array in any case. `None` if a read refuses.
-pub fn along<'l>(
-    lowering: &'l Lowering,
-    values: &[ExprId],
-    variables: &'l [Ranged],
-    judge: impl Fn(&Read) -> Verdict,
-) -> Option<Vec<Along>> {
+/// sometimes counts if it lies inside its array in any case.
+pub fn along<'l>(lowering: &'l Lowering, values: &[ExprId], variables: &'l [Ranged], judge: impl Fn(&Read) -> Verdict) -> Vec<Along> {
     search(lowering, values.iter().rev().map(|&value| (value, variables, true)).collect(), judge)
 }
 
@@ -150,17 +138,13 @@ pub fn along_terms<'l>(
     reduce: &Reduce,
     variables: &'l [Ranged],
     judge: impl Fn(&Read) -> Verdict,
-) -> Option<Vec<Along>> {
+) -> Vec<Along> {
     let body = (reduce.body, variables, reduce.filter.is_none());
     search(lowering, std::iter::once(body).chain(reduce.filter.map(|filter| (filter, variables, true))).collect(), judge)
 }
 
 /// Searches values, each under its variables, and whether it is evaluated in any case.
-fn search<'l>(
-    lowering: &'l Lowering,
-    mut pending: Vec<(ExprId, &'l [Ranged], bool)>,
-    judge: impl Fn(&Read) -> Verdict,
-) -> Option<Vec<Along>> {
+fn search<'l>(lowering: &'l Lowering, mut pending: Vec<(ExprId, &'l [Ranged], bool)>, judge: impl Fn(&Read) -> Verdict) -> Vec<Along> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     let mut found: Vec<Along> = Vec::new();
     while let Some((value, own, evaluated)) = pending.pop() {
@@ -174,7 +158,6 @@ fn search<'l>(
             };
             let read = Read { id, array: *array, subscripts, own, in_place };
             match (judge(&read), in_place) {
-                (Verdict::Refuse, _) => return None,
                 (Verdict::Enter, Some(inlined)) => pending.push((inlined.value, &inlined.variables, sure.contains(&id))),
                 (Verdict::Along, None) if sure.contains(&id) || inside_everywhere(kernel, facts, *array, subscripts, own) => {
                     Along::of(lowering, &read).into_iter().for_each(|along| along.join(&mut found));
@@ -183,7 +166,7 @@ fn search<'l>(
             }
         }
     }
-    Some(found)
+    found
 }
 
 /// An element of a piece.
@@ -210,6 +193,14 @@ impl Lowering<'_> {
         self.registers(&self.pack_name(array), self.pack_type(array, lanes), vec![count as u32])
     }
 
+    /// The name and the type of a piece of an array's elements: a pack, or an element where there is one lane.
+    pub fn piece_of(&self, array: ArrayId, lanes: i64) -> (String, CudaType) {
+        match lanes {
+            1 => (format!("{}_element", self.kernel.arrays[array].name.replace('.', "_")), self.kernel.arrays[array].element.into()),
+            lanes => (self.pack_name(array), self.pack_type(array, lanes)),
+        }
+    }
+
     /// Loads a pack of an array's elements from an offset on.
     pub fn load_pack(&mut self, array: ArrayId, lanes: i64, offset: Expr) -> Expr {
         let wide = self.wide(array, lanes, offset);
@@ -224,11 +215,8 @@ impl Lowering<'_> {
 
     /// Declares registers for several pieces of an array's elements: packs, or an element each where there is one lane.
     pub fn pieces(&mut self, array: ArrayId, lanes: i64, count: i64) -> Expr {
-        if lanes > 1 {
-            return self.packs(array, lanes, count);
-        }
-        let array = &self.kernel.arrays[array];
-        self.registers(&format!("{}_element", array.name.replace('.', "_")), array.element, vec![count as u32])
+        let (wish, ty) = self.piece_of(array, lanes);
+        self.registers(&wish, ty, vec![count as u32])
     }
 
     /// A piece of an array in memory.

@@ -42,7 +42,7 @@ fn rule_function(bounds: &Bounds) -> Option<&'static str> {
 }
 
 /// The sum with a constant, constants at the end of `index` taken in.
-fn plus(index: Expr, constant: i64) -> Expr {
+pub fn plus(index: Expr, constant: i64) -> Expr {
     let ended = match &index {
         Expr::Binary("+", a, b) => b.constant().map(|b| (a, b as i64)),
         Expr::Binary("-", a, b) => b.constant().map(|b| (a, -(b as i64))),
@@ -227,24 +227,35 @@ impl Lowering<'_> {
         let Some(access) = access(self.kernel, self.facts, array, subscripts) else { return Ok(None) };
         match flat_coefficient(self.kernel, self.facts, &access, &flat.variables) {
             Some(step) if step != Formula::Constant(0) => {
-                let mut offset = None;
+                let mut terms = Vec::new();
                 for (variable, coefficient) in &access.terms {
                     if flat.variables.iter().any(|v| v.variable == *variable) {
                         continue;
                     }
                     let Some(index) = self.variables.get(variable).cloned() else { return Ok(None) };
-                    let term = index * self.size(coefficient, "stride");
-                    offset = Some(match offset {
-                        Some(sum) => sum + term,
-                        None => term,
-                    });
+                    terms.push((index, coefficient.clone(), "stride"));
                 }
-                let position = flat.position * self.size(&step, "stride");
-                let offset = offset.map_or(position.clone(), |sum: Expr| sum + position);
-                Ok(Some(offset + self.size(&access.constant, "offset")))
+                terms.push((flat.position, step, "stride"));
+                terms.push((int(1), access.constant, "offset"));
+                Ok(Some(self.sum_of(terms)))
             }
             _ => Ok(None),
         }
+    }
+
+    /// The sum of some indices times formulas, each with a name for it. What is subtracted comes last.
+    fn sum_of(&mut self, terms: Vec<(Expr, Formula, &str)>) -> Expr {
+        let (mut sum, mut less): (Option<Expr>, Vec<Expr>) = (None, Vec::new());
+        for (index, coefficient, wish) in terms {
+            match coefficient.negated().filter(|_| index.constant() != Some(0)) {
+                Some(opposite) => less.push(index * self.size(&opposite, wish)),
+                None => {
+                    let term = index * self.size(&coefficient, wish);
+                    sum = Some(sum.map_or(term.clone(), |sum| sum + term));
+                }
+            }
+        }
+        less.into_iter().fold(sum.unwrap_or(int(0)), |sum, term| sum - term)
     }
 
     /// Indices after boundary rules, and the conditions under which the element may be touched. Those that report come first:
@@ -411,7 +422,7 @@ pub fn access(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subs
 pub fn access_of(kernel: &Kernel, facts: &Facts, shape: &[ExprId], subscripts: &[Subscript]) -> Option<size::Linear> {
     let mut offset: Option<size::Linear> = None;
     for (subscript, extent) in subscripts.iter().zip(shape) {
-        if !matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed) {
+        if !is_settled(subscript) {
             return None;
         }
         let index = size::linear(kernel, facts, subscript.index)?;
@@ -421,6 +432,11 @@ pub fn access_of(kernel: &Kernel, facts: &Facts, shape: &[ExprId], subscripts: &
         });
     }
     Some(offset.unwrap_or(size::Linear { terms: Vec::new(), constant: Formula::Constant(0) }))
+}
+
+/// Whether a subscript stays in range by itself.
+pub fn is_settled(subscript: &Subscript) -> bool {
+    matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed)
 }
 
 /// Whether a read stays inside its array for all values of `ranges`, whatever condition guards it: its subscripts are variables that

@@ -174,7 +174,7 @@ fn along(lowering: &Lowering, statement: &Statement) -> Option<(i64, Vec<Along>)
         Some(inlined) if read.is_along(lowering, inlined, 0) => Verdict::Enter,
         None if read.is_counted_through(lowering) => Verdict::Along,
         _ => Verdict::Apart,
-    })?;
+    });
     let widest = along.iter().map(|along| kernel.arrays[along.array].element.size() as i64).max()?;
     (widest < 16).then_some((16 / widest, along))
 }

@@ -66,11 +66,11 @@ fn by_rows(lowering: &Lowering, statement: &Statement, container: Container, ran
     let whole = |lanes: &i64| facts.aligned && [&extent, &target.stride, &target.constant].iter().all(|n| facts.multiple(n, *lanes));
     let size = |along: &Along| kernel.arrays[along.array].element.size() as i64;
     let (lanes, along) = packs.iter().copied().filter(whole).chain([1]).find_map(|lanes| {
-        let along = along(lowering, statement, rank, lanes)?;
+        let along = along(lowering, statement, rank, lanes);
         let widest = along.iter().map(size).fold(container.wide.size() as i64, i64::max);
         (lanes == 1 || lanes * widest <= 16).then_some((lanes, along))
     })?;
-    let once = once(lowering, statement, rank, &target)?;
+    let once = once(lowering, statement, rank, &target);
     if along.len().max(once.len()) > MOST_AHEAD {
         return None;
     }
@@ -86,7 +86,7 @@ fn by_rows(lowering: &Lowering, statement: &Statement, container: Container, ran
 }
 
 /// What runs along a row in pieces of so many elements, in `let`s computed in place as well.
-fn along(lowering: &Lowering, statement: &Statement, rank: usize, lanes: i64) -> Option<Vec<Along>> {
+fn along(lowering: &Lowering, statement: &Statement, rank: usize, lanes: i64) -> Vec<Along> {
     packs::along(lowering, &[statement.value], &statement.variables, |read| match read.in_place {
         Some(inlined) if read.is_along(lowering, inlined, rank) => Verdict::Enter,
         None if read.runs_along(lowering, rank, lanes) => Verdict::Along,
@@ -95,7 +95,7 @@ fn along(lowering: &Lowering, statement: &Statement, rank: usize, lanes: i64) ->
 }
 
 /// What is the same all along a row: indices that choose where it goes, weights.
-fn once(lowering: &Lowering, statement: &Statement, rank: usize, target: &Row) -> Option<Vec<Along>> {
+fn once(lowering: &Lowering, statement: &Statement, rank: usize, target: &Row) -> Vec<Along> {
     let choosing = statement.subscripts[..target.choosing].iter().map(|subscript| subscript.index);
     let roots: Vec<_> = choosing.chain([statement.value]).collect();
     packs::along(lowering, &roots, &statement.variables, |read| {

@@ -108,7 +108,6 @@ pub fn packed(lowering: &Lowering, statement: &Statement, reduction: &Reduction,
         None if runs_along(lowering, read.subscripts, columns) && whole(read) => Verdict::Along,
         _ => Verdict::Apart,
     });
-    let packed = packed.unwrap_or_default();
     let widest = packed.iter().map(|along| kernel.arrays[along.array].element.size()).max().unwrap_or(1);
     let extent = size::extent(kernel, facts, columns);
     let fits = |lanes: &i64| extent.as_ref().is_some_and(|extent| facts.multiple(extent, *lanes));

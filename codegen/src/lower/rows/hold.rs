@@ -79,7 +79,7 @@ pub fn beside(lowering: &Lowering, row: &Row, statement: &Statement, inner: &[Ra
         None if is_vector(lowering, read, rank) && !row.holds(lowering, read.array) => Verdict::Along,
         _ => Verdict::Apart,
     };
-    let mut found = along(lowering, &[root], &all, judge).unwrap_or_default();
+    let mut found = along(lowering, &[root], &all, judge);
     found.truncate(MOST_BESIDE);
     found
 }

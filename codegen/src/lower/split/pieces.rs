@@ -83,7 +83,7 @@ impl Pieces {
             None if read.runs_along(lowering, rank, 1) => Verdict::Along,
             _ => Verdict::Apart,
         });
-        for along in found.unwrap_or_default() {
+        for along in found {
             // Places are told by numbers of variables, which mean the same where their order is.
             let orders = &self.orders;
             let is_same = |stream: &&mut Stream| orders[stream.member] == orders[number] && stream.along.is_same(&along);

@@ -90,7 +90,7 @@ pub fn along(lowering: &Lowering, members: &[Member]) -> Vec<Along> {
             None if read.is_counted_through(lowering) => Verdict::Along,
             _ => Verdict::Apart,
         });
-        for along in along.unwrap_or_default() {
+        for along in along {
             match found.iter_mut().find(|other| other.array == along.array) {
                 Some(same) => same.reads.extend(along.reads),
                 None => found.push(along),

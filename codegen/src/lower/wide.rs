@@ -1,0 +1,311 @@
+//! Maps whose results lie one after another as their variables count: a block takes a tile of them, a thread a few neighbours, which
+//! it stores by 16-byte accesses; what it reads it loads first, as runs. The last tile goes element by element, and so do all tiles
+//! of misaligned arrays.
+
+use gpukc_dsl::program::Statement;
+use gpukc_dsl::types::Type;
+
+use super::context::Lowering;
+use super::group::is_flat;
+use super::lanes::Lanes;
+use super::map::suffix;
+use super::packs::Read;
+use super::runs::{Run, runs};
+use crate::error::Error;
+use crate::plan::{Expr, Node, Unroll, call, int, name};
+use crate::walk;
+
+/// Threads of a block.
+const THREADS: i64 = 256;
+/// Below this cost an element's arithmetic needs few registers.
+const LIGHT: u32 = 8;
+/// Most packs that a thread holds.
+const MOST_PACKS: i64 = 24;
+/// Bytes that a thread has in flight, and most steps that it takes for their sake.
+const IN_FLIGHT: i64 = 32;
+const MOST_STEPS: i64 = 2;
+/// Most elements of a thread whose arithmetic needs many registers.
+const MOST_HEAVY: i64 = 16;
+/// Most packs of results of a thread.
+const MOST_PARTS: i64 = 4;
+/// Most elements of a thread.
+pub const MOST_ELEMENTS: i64 = 48;
+
+/// How a thread's elements lie over the variables.
+pub struct Layout {
+    /// Elements of a pack of results.
+    pub lanes: i64,
+    /// A thread's elements, and how many of them are at each position of the variables that run together.
+    pub count: i64,
+    pub each: i64,
+    /// How many variables, the last ones, tell those apart.
+    pub minors: usize,
+    /// What the elements read.
+    pub runs: Vec<Run>,
+}
+
+/// A map by wide accesses.
+pub struct Wide {
+    layout: Layout,
+    /// Steps of a thread, loads of all of which are in flight.
+    unroll: i64,
+    /// Threads of a block.
+    threads: i64,
+}
+
+impl Layout {
+    /// How neighbours are laid over the variables from `rank` on, the last `minors` of them told apart in a thread; packs of results
+    /// fit. They are as wide as the widest elements of what is stored and read in runs let them be.
+    pub fn of(lowering: &Lowering, statement: &Statement, rank: usize, minors: usize, fits: impl Fn(i64) -> bool) -> Option<Layout> {
+        let (kernel, facts) = (lowering.kernel, lowering.facts);
+        let variables = &statement.variables;
+        let split = variables.len().checked_sub(minors).filter(|split| *split > rank)?;
+        let each = super::group::product(kernel, facts, &variables[split..])?.constant()?;
+        if !is_flat(kernel, facts, statement.value, &variables[rank..split]) || !(1..=MOST_ELEMENTS).contains(&each) {
+            return None;
+        }
+        let of = |lanes: i64| {
+            let count = (1..=MOST_PARTS).map(|parts| parts * lanes).find(|count| count % each == 0 && *count <= MOST_ELEMENTS)?;
+            let own = Lanes { kernel, facts, own: variables, rank, minors, count, each };
+            let runs = runs(lowering, own, statement.value)?;
+            Some(Layout { lanes, count, each, minors, runs })
+        };
+        let size = |array| kernel.arrays[array].element.size() as i64;
+        let widest = |layout: &Layout| layout.runs.iter().map(|run| size(run.array)).chain([size(statement.array)]).max();
+        let most = 16 / size(statement.array);
+        let fitting = || [16, 8, 4, 2, 1].into_iter().filter(|lanes| *lanes <= most && fits(*lanes));
+        fitting().find_map(|lanes| of(lanes).filter(|layout| widest(layout).is_some_and(|widest| lanes * widest <= 16)))
+    }
+
+    pub fn positions(&self) -> i64 {
+        self.count / self.each
+    }
+
+    pub fn lanes_of<'l>(&self, lowering: &Lowering<'l>, own: &'l [gpukc_dsl::program::Ranged], rank: usize) -> Lanes<'l> {
+        Lanes { kernel: lowering.kernel, facts: lowering.facts, own, rank, minors: self.minors, count: self.count, each: self.each }
+    }
+
+    /// Bytes that the runs hold.
+    pub fn bytes(&self, lowering: &Lowering) -> i64 {
+        self.runs.iter().map(|run| run.bytes(lowering)).sum()
+    }
+
+    fn packs(&self) -> i64 {
+        self.runs.iter().map(|run| run.packs).sum()
+    }
+}
+
+/// The map by wide accesses, the last `minors` variables told apart in a thread, if it is one.
+pub fn wide(lowering: &Lowering, statement: &Statement, minors: usize) -> Option<Wide> {
+    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let variables = &statement.variables;
+    let launchable = variables.iter().all(|v| crate::size::extent(kernel, facts, v).is_some());
+    let left = Read { id: statement.value, array: statement.array, subscripts: &statement.subscripts, own: variables, in_place: None };
+    if variables.is_empty() || !launchable || !left.is_counted_through(lowering) || walk::has_reduction(kernel, statement.value) {
+        return None;
+    }
+    let layout = Layout::of(lowering, statement, 0, minors, |_| true)?;
+    if layout.packs() > MOST_PACKS || minors > 0 && layout.runs.is_empty() {
+        return None;
+    }
+    let light = walk::cost(kernel, statement.value) < LIGHT;
+    let unroll = match layout.bytes(lowering) {
+        0 => 2,
+        bytes => (IN_FLIGHT / bytes).clamp(1, MOST_STEPS),
+    };
+    // Steps are unrolled, and arithmetic takes registers and time to compile.
+    let unroll = if light { unroll } else { unroll.min((MOST_HEAVY / layout.count).max(1)) };
+    // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
+    let threads = if layout.lanes >= 8 && light { 2 * THREADS } else { THREADS };
+    Some(Wide { layout, unroll, threads })
+}
+
+pub fn lower(lowering: &mut Lowering, statement: &Statement, mut wide: Wide) -> Result<(), Error> {
+    wide.threads = lowering.block_hint(statement)?.map_or(wide.threads, i64::from);
+    wide.unroll = lowering.unroll_hint(statement)?.map_or(wide.unroll, i64::from);
+    Tile { statement, wide: &wide }.lower(lowering)
+}
+
+struct Tile<'a> {
+    statement: &'a Statement,
+    wide: &'a Wide,
+}
+
+impl Tile<'_> {
+    /// Positions of a block.
+    fn positions(&self) -> i64 {
+        self.wide.threads * self.wide.unroll * self.wide.layout.positions()
+    }
+
+    fn lower(&self, lowering: &mut Lowering) -> Result<(), Error> {
+        let statement = self.statement;
+        let majors = &statement.variables[..statement.variables.len() - self.wide.layout.minors];
+        let positions = lowering.points(majors)?;
+        let tile = self.positions();
+        let ty = lowering.index_type();
+        let count = lowering.size(&positions, "points");
+        lowering.passes_over([statement]);
+        let block = lowering.block_number().cast(ty);
+        let first = lowering.local("tile", ty, block * lowering.index_constant(tile));
+        let condition = self.condition(lowering, &first, &count)?;
+        let (then, ()) = lowering.block(|lowering| self.elements(lowering, &first))?;
+        let (otherwise, ()) = lowering.block(|lowering| self.one_by_one(lowering, &first, &count))?;
+        lowering.push(Node::If { condition, then, otherwise });
+        let mut notes = self.notes(lowering);
+        notes.extend(lowering.block_order_note());
+        let suffix = suffix(lowering, statement);
+        let grid = [positions.div_ceil(tile), 1.into(), 1.into()];
+        lowering.end_launch(&suffix, "map", notes, grid, [self.wide.threads as u32, 1, 1]);
+        Ok(())
+    }
+
+    /// That the block's tile is whole, and every pack in it aligned.
+    fn condition(&self, lowering: &mut Lowering, first: &Expr, count: &Expr) -> Result<Expr, Error> {
+        let (layout, tile) = (&self.wide.layout, self.positions());
+        let mut all = vec![(first.clone() + int(tile)).binary("<=", count.clone())];
+        for run in &layout.runs {
+            let bind = |lowering: &mut Lowering, position: Expr| self.bind(lowering, position, &int(0));
+            for condition in run.conditions(lowering, first, tile, &bind)? {
+                if !all.contains(&condition) {
+                    all.push(condition);
+                }
+            }
+        }
+        if layout.lanes > 1 {
+            let bytes = layout.lanes * lowering.kernel.arrays[self.statement.array].element.size() as i64;
+            let output = lowering.pointer(self.statement.array);
+            all.push(call("is_aligned", vec![output, int(bytes)]));
+        }
+        self.unbind(lowering);
+        Ok(all.into_iter().reduce(Expr::and).unwrap_or(Expr::Bool(true)))
+    }
+
+    fn bind(&self, lowering: &mut Lowering, position: Expr, lane: &Expr) {
+        lowering.bind_lane(self.statement, &self.wide.layout, 0, position, lane);
+    }
+
+    fn unbind(&self, lowering: &mut Lowering) {
+        self.statement.variables.iter().for_each(|range| drop(lowering.variables.remove(&range.variable)));
+        (lowering.flat, lowering.element) = (None, None);
+    }
+
+    fn notes(&self, lowering: &Lowering) -> Vec<String> {
+        let (layout, element) = (&self.wide.layout, lowering.kernel.arrays[self.statement.array].element);
+        let bytes = layout.lanes * element.size() as i64;
+        let mut notes = vec![format!("Element-wise: a block takes one tile of {} elements.", self.positions() * layout.each)];
+        if layout.lanes > 1 {
+            notes.push(format!(
+                "Neighbouring elements move together ({bytes} bytes a store), so that few instructions carry many bytes;"
+            ));
+            notes.push("all loads of a thread are issued before the first result is needed. The last tile goes one by one.".into());
+        }
+        notes
+    }
+
+    /// Where a thread's elements begin, at a step.
+    fn position(&self, first: &Expr, step: Option<Expr>) -> Expr {
+        let thread = name("threadIdx.x").cast(Type::I32);
+        let thread = step.map_or(thread.clone(), |step| step * int(self.wide.threads) + thread);
+        first.clone() + thread * int(self.wide.layout.positions())
+    }
+
+    /// The elements of a thread, of a tile that is whole.
+    fn elements(&self, lowering: &mut Lowering, first: &Expr) -> Result<(), Error> {
+        let (unroll, runs) = (self.wide.unroll, &self.wide.layout.runs);
+        let ty = lowering.index_type();
+        if unroll == 1 {
+            let at = lowering.local("at", ty, self.position(first, None));
+            self.bind(lowering, at.clone(), &int(0));
+            lowering.settle_guards(runs)?;
+            let held = runs.iter().map(|run| run.load(lowering)).collect::<Result<Vec<_>, _>>()?;
+            return self.results(lowering, &held, at);
+        }
+        let held: Vec<Expr> = runs.iter().map(|run| run.declare(lowering, Some(unroll))).collect();
+        let steps = [int(0), int(unroll), int(1)];
+        if !runs.is_empty() {
+            lowering.each("step", Type::I32, steps.clone(), Unroll::Full, |lowering, step| {
+                let at = lowering.local("at", ty, self.position(first, Some(step.clone())));
+                self.bind(lowering, at, &int(0));
+                self.wide.layout.load(lowering, &held.iter().map(|held| held.clone().at(step.clone())).collect::<Vec<_>>())
+            })?;
+        }
+        lowering.each("step", Type::I32, steps, Unroll::Full, |lowering, step| {
+            let at = lowering.local("at", ty, self.position(first, Some(step.clone())));
+            let held: Vec<Expr> = held.iter().map(|held| held.clone().at(step.clone())).collect();
+            self.results(lowering, &held, at)
+        })
+    }
+
+    /// Computes and stores a thread's elements from position `at` on, of runs that are loaded.
+    fn results(&self, lowering: &mut Lowering, held: &[Expr], at: Expr) -> Result<(), Error> {
+        self.bind(lowering, at.clone(), &int(0));
+        self.wide.layout.results(lowering, self.statement, held, |lowering, lane| self.bind(lowering, at.clone(), lane))
+    }
+
+    /// The same without packs, a thread a position at a time.
+    fn one_by_one(&self, lowering: &mut Lowering, first: &Expr, count: &Expr) -> Result<(), Error> {
+        let ty = lowering.index_type();
+        let (tile, each) = (self.positions(), self.wide.layout.each);
+        let output = lowering.pointer(self.statement.array);
+        let end = lowering.local("end", ty, call("minimum", vec![first.clone() + int(tile), count.clone()]));
+        let lo = first.clone() + name("threadIdx.x").cast(Type::I32);
+        lowering.each("i", ty, [lo, end, int(self.wide.threads)], Unroll::By(1), |lowering, position| {
+            lowering.each("lane", Type::I32, [int(0), int(each), int(1)], Unroll::Full, |lowering, lane| {
+                let single = Layout { count: each, runs: Vec::new(), ..self.wide.layout };
+                lowering.bind_lane(self.statement, &single, 0, position.clone(), &lane);
+                let value = lowering.value(self.statement.value)?;
+                let place = output.at(position * int(each) + lane);
+                lowering.push(Node::Assign(place, value));
+                Ok(())
+            })
+        })?;
+        self.unbind(lowering);
+        Ok(())
+    }
+}
+
+impl Layout {
+    /// Loads the runs at the current position.
+    pub fn load(&self, lowering: &mut Lowering, held: &[Expr]) -> Result<(), Error> {
+        lowering.settle_guards(&self.runs)?;
+        self.runs.iter().zip(held).try_for_each(|(run, held)| run.load_into(lowering, held.clone()))?;
+        lowering.computed.clear();
+        Ok(())
+    }
+
+    /// Computes and stores a thread's elements, of runs that are loaded; `bind` binds the variables at an element.
+    pub fn results(
+        &self,
+        lowering: &mut Lowering,
+        statement: &Statement,
+        held: &[Expr],
+        bind: impl Fn(&mut Lowering, &Expr),
+    ) -> Result<(), Error> {
+        let parts = self.count / self.lanes;
+        lowering.settle_guards(&self.runs)?;
+        let result =
+            if parts > 1 { lowering.packs(statement.array, self.lanes, parts) } else { lowering.pack(statement.array, self.lanes) };
+        lowering.each("lane", Type::I32, [int(0), int(self.count), int(1)], Unroll::Full, |lowering, lane| {
+            self.runs.iter().zip(held).for_each(|(run, held)| run.serve(lowering, held, &lane));
+            bind(lowering, &lane);
+            let value = lowering.value(statement.value)?;
+            let place = match parts {
+                1 => result.clone().lane(lane),
+                _ => result.clone().at(lane.clone() / int(self.lanes)).lane(lane % int(self.lanes)),
+            };
+            lowering.push(Node::Assign(place, value));
+            Ok(())
+        })?;
+        bind(lowering, &int(0));
+        lowering.computed.clear();
+        let Some(offset) = lowering.flat_place(statement.array, &statement.subscripts)? else {
+            return Err(Error::Bug("neighbours that are not stored side by side".into()));
+        };
+        lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
+            let place = lowering.wide(statement.array, self.lanes, offset + part.clone() * int(self.lanes));
+            let pack = if parts > 1 { result.at(part) } else { result };
+            lowering.push(Node::Assign(place, pack));
+            Ok(())
+        })
+    }
+}
