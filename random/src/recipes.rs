@@ -295,10 +295,14 @@ impl Making {
             _ => &["+=", "+=", "*=", "min=", "max=", "|=", "&="],
         };
         let op = *self.rng.pick(ops);
-        // Every variable stands on the left.
-        let rank = 1 + usize::from(self.rng.one_in(4));
-        let (over, _) = self.left(rank);
-        let (_, target) = self.left(rank);
+        // Every variable stands on the left, for rows the last one by itself.
+        let rank = 1 + usize::from(self.rng.one_in(3));
+        let of_rows = rank > 1 && self.rng.one_in(2);
+        let (over, own) = self.left(rank);
+        let (_, mut target) = self.left(rank);
+        if let (true, Some(along), Some(last)) = (of_rows, own.last(), target.last_mut()) {
+            *last = along.clone();
+        }
         self.use_dims(&target);
         let name = self.result(ty, &target);
         if self.rng.one_in(3) {
@@ -313,7 +317,11 @@ impl Making {
             self.push(Form::Define, &name, left.iter().map(|v| v.name.clone()).collect(), None, value);
         }
         let mut left = Vec::new();
-        for (extent, v) in target.iter().zip(&over) {
+        for (place, (extent, v)) in target.iter().zip(&over).enumerate() {
+            if of_rows && place + 1 == rank {
+                left.push(v.name.clone());
+                continue;
+            }
             let mut subscript = self.gathered(extent, std::slice::from_ref(v), ty);
             if subscript.rule.is_some() {
                 subscript.rule = self.rng.one_in(2).then(|| Expr::atom(ty, "drop"));

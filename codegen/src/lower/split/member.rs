@@ -93,7 +93,7 @@ pub fn finish_level(
             let Member { statement, .. } = member;
             lowering.computed.insert(member.id, member.reduction.finish(total.clone()));
             let pointer = lowering.pointer(statement.array);
-            if members[number..].iter().any(|later| walk::reads_array(lowering.kernel, &later.statement, statement.array)) {
+            if members[number + 1..].iter().any(|later| walk::reads_array(lowering.kernel, &later.statement, statement.array)) {
                 // Those after it that need it read it here, at the element that they have themselves.
                 let array = &lowering.kernel.arrays[statement.array];
                 let (wish, element) = (array.name.replace('.', "_"), array.element);
