@@ -149,9 +149,13 @@ fn begin(lowering: &mut Lowering, work: &Columns, layout: Layout, width: &Formul
     let slice = (slices > 1).then(|| lowering.local("slice", Type::I32, name("blockIdx.x").cast(Type::I32) % int(slices)));
     let number = lowering.local("work", ty, number.cast(ty) / int(slices));
     let tile = lowering.local("tile", ty, number.clone() % tiles.clone());
-    let rest = lowering.local("rest", ty, number / tiles);
-    let block = lowering.local("block", ty, rest.clone() % blocks.clone());
-    let outer = lowering.local("outer", ty, rest / blocks.clone());
+    let (block, outer) = if work.outer.is_empty() {
+        (lowering.local("block", ty, number / tiles), int(0))
+    } else {
+        let rest = lowering.local("rest", ty, number / tiles);
+        let block = lowering.local("block", ty, rest.clone() % blocks.clone());
+        (block, lowering.local("outer", ty, rest / blocks.clone()))
+    };
     bind_results(lowering, &work.outer, &outer)?;
     Ok(Block { slice, tile, block, blocks, outer, width })
 }
