@@ -35,7 +35,7 @@ use crate::walk;
 use hold::{beside, hold_inputs, stores_packs};
 use layout::{ACCUMULATORS, BLOCK, Layout};
 use total::total;
-use visit::{Row, at_position, positions};
+use visit::{Beyond, Row, at_position, positions};
 
 pub use tile::Tile;
 
@@ -50,7 +50,7 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         Some(tile) => Layout::Columns(tile),
         None => {
             let packed = packed(lowering, &statements, numbers.len(), &extent);
-            Layout::choose(bound(lowering, &extent), packed, lowering.target)
+            Layout::choose(bounds(lowering, &extent).map(|(most, _)| most), packed, lowering.target)
         }
     };
     let rows = lowering.points(&numbers)?;
@@ -85,12 +85,18 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a row's extent does not exceed: a power of two, or three quarters of it, so that no more than a third of a layout is idle.
-fn bound(lowering: &Lowering, extent: &Formula) -> Option<i64> {
-    let bound = lowering.facts.bound(extent)?;
-    let less = bound / 4 * 3;
-    let fits = (512 < less && bound <= BLOCK) && lowering.facts.below(extent, less + 1);
-    Some(if fits { less } else { bound })
+/// What a row's extent does not exceed: a power of two, or three quarters of it, so that no more than a third of a layout is idle; and
+/// what it exceeds.
+fn bounds(lowering: &Lowering, extent: &Formula) -> Option<(i64, i64)> {
+    let most = lowering.facts.bound(extent)?;
+    let quarters = most / 4 * 3;
+    let finer = 512 < quarters && most <= BLOCK;
+    Some(match finer {
+        true if lowering.facts.below(extent, quarters + 1) => (quarters, most / 2),
+        true => (most, quarters),
+        // The least bound serves all that it does not exceed.
+        false => (most, if most > 16 { most / 2 } else { 0 }),
+    })
 }
 
 /// Bytes of the widest element of rows of this extent, `rank` variables numbering them, where they move as packs of four elements.
@@ -150,6 +156,8 @@ fn begin(
     let length = lowering.size(extent, "row_extent");
     let clamps = !full && lowering.facts.at_least(extent, 1) && !matches!(layout, Layout::Columns(_) | Layout::Reload { .. });
     let last = clamps.then(|| length.clone());
+    // Positions up to what the extent exceeds.
+    let sure = bounds(lowering, extent).map_or(0, |(_, less)| less);
     let part = match layout {
         Layout::Lanes { lanes, .. } | Layout::Strided { lanes, .. } => part_of_lanes(lowering, layout, lanes, rows, (length, full)),
         Layout::Columns(tile) => part_of_tile(lowering, tile, rows, (length, full)),
@@ -175,7 +183,7 @@ fn begin(
         numbering,
         at: 0,
         length: last,
-        unguarded: false,
+        sure,
         beside: Vec::new(),
         output: None,
         start,
@@ -344,10 +352,10 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
     let packs = memory && stores_packs(lowering, row, statement, inner);
     row.output = packs.then(|| statement.clone());
     hoist_row_values(lowering, row, statement, inner)?;
-    row.unguarded = true;
-    positions(lowering, row, inner, |lowering, spot| {
+    positions(lowering, row, inner, Beyond::Repeat, |lowering, spot| {
         if let Some(registers) = &registers {
             let place = registers.clone().at(spot.slot);
+            lowering.computed.remove(&statement.value);
             let value = lowering.value(statement.value)?;
             lowering.push(Node::Assign(place.clone(), value));
             lowering.computed.insert(statement.value, place);
@@ -378,7 +386,6 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
             (None, _) => Ok(()),
         }
     })?;
-    row.unguarded = false;
     row.output = None;
     lowering.computed.remove(&statement.value);
     if let Some(registers) = registers {

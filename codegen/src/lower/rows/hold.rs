@@ -11,7 +11,7 @@ use super::super::place::Place;
 use super::super::read::{access, flat_coefficient, inside_everywhere};
 use super::layout::Layout;
 use super::tile::place_of;
-use super::visit::{Held, Row, at_position, packs, positions};
+use super::visit::{Beyond, Held, Row, at_position, packs, positions};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node};
@@ -189,7 +189,6 @@ fn load_row(
     let wish = format!("{}_row", lowering.kernel.arrays[array].name.replace('.', "_"));
     let packed = moves_packs(lowering, row, array, &place);
     let pointer = lowering.pointer(array);
-    row.unguarded = true;
     let registers = if packed {
         let lanes = row.layout.pack();
         let registers = lowering.registers(&wish, CudaType::Pack(element, lanes), vec![row.layout.per_thread() / lanes]);
@@ -197,7 +196,7 @@ fn load_row(
             Layout::Columns(_) => lowering.point_name(inner),
             _ => "j".into(),
         };
-        packs(lowering, row, &wish, |lowering, pack, position| {
+        packs(lowering, row, &wish, Beyond::Repeat, |lowering, pack, position| {
             let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[read].kind.clone() else { return Ok(()) };
             at_position(lowering, inner, position)?;
             let offset = match lowering.flat_place(array, &subscripts)? {
@@ -211,9 +210,9 @@ fn load_row(
         registers
     } else {
         let registers = lowering.registers(&wish, element, vec![row.layout.per_thread()]);
-        positions(lowering, row, inner, |lowering, spot| {
+        positions(lowering, row, inner, Beyond::Repeat, |lowering, spot| {
             // A load under a condition of its own needs no other address than the layout's.
-            let beyond = spot.guard.filter(|_| !row.full && is_plain(lowering, read));
+            let beyond = spot.guard.filter(|guard| !guard.sure && is_plain(lowering, read));
             if let Some(guard) = &beyond {
                 at_position(lowering, inner, guard.place.clone())?;
             }
@@ -224,7 +223,6 @@ fn load_row(
         })?;
         registers
     };
-    row.unguarded = false;
     row.held.push(Held { array, place, reads: vec![read], registers, packed, first: row.at, last: row.at });
     Ok(())
 }

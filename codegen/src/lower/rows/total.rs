@@ -2,13 +2,13 @@
 
 mod columns;
 
-use gpukc_dsl::program::Ranged;
+use gpukc_dsl::program::{Order, Ranged};
 use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
 use super::super::reduction::Reduction;
 use super::layout::{ACCUMULATORS, BLOCK, CHUNK, Layout};
-use super::visit::{Row, at_position, positions};
+use super::visit::{Beyond, Row, at_position, positions};
 use crate::error::Error;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 
@@ -27,14 +27,16 @@ pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &
 fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Expr, Error> {
     let wish = format!("{}_part", reduction.reduce.reducer.name());
     let ty = reduction.accumulator.clone();
+    let exact = matches!(reduction.reduce.order, Order::Exact);
     match row.layout {
         Layout::Lanes { lanes, packs, .. } => {
-            let parts = lowering.registers(&wish, ty, vec![4 * packs as u32]);
-            lowering.each("part", Type::I32, [int(0), int(4 * packs), int(1)], Unroll::Full, |lowering, part| {
-                lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
-                Ok(())
+            // What any order serves needs no accumulator for each pack.
+            let packs = if exact { 1 } else { packs };
+            let parts = accumulators(lowering, reduction, &wish, 4 * packs)?;
+            positions(lowering, row, inner, Beyond::Skip, |lowering, spot| {
+                let part = spot.pack.filter(|_| exact).map_or(spot.own, |(_, part)| part);
+                lowering.accumulate(reduction, parts.clone().at(part))
             })?;
-            positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, parts.clone().at(spot.own)))?;
             let part = |index| parts.clone().at(int(index));
             // Packs are further apart than the lanes of a pack: in the lane, across lanes, then across packs.
             let values: Vec<Expr> = (0..packs)
@@ -48,20 +50,22 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
             Ok(if 4 * lanes * packs < ACCUMULATORS { reduction.settle(total) } else { total })
         }
         Layout::Strided { lanes, parts: own, .. } => {
-            let parts = lowering.registers(&wish, ty, vec![own as u32]);
-            lowering.each("part", Type::I32, [int(0), int(own), int(1)], Unroll::Full, |lowering, part| {
-                lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
-                Ok(())
+            let parts = accumulators(lowering, reduction, &wish, own)?;
+            positions(lowering, row, inner, Beyond::Skip, |lowering, spot| {
+                lowering.accumulate(reduction, parts.clone().at(spot.own))
             })?;
-            positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, parts.clone().at(spot.own)))?;
-            // Neighbours are in neighbouring lanes: across lanes, then in the lane.
-            let across = |part| call("butterfly", vec![int(lanes), parts.clone().at(int(part)), reduction.functor()]);
-            let total = reduction.tree((0..own).map(across).collect());
+            let part = |part| parts.clone().at(int(part));
+            let across = |part| call("butterfly", vec![int(lanes), part, reduction.functor()]);
+            // Neighbours are in neighbouring lanes: across lanes, then in the lane, unless any order serves.
+            let total = match exact {
+                true => across(reduction.tree((0..own).map(part).collect())),
+                false => reduction.tree((0..own).map(|at| across(part(at))).collect()),
+            };
             Ok(if lanes * own < ACCUMULATORS { reduction.settle(total) } else { total })
         }
         Layout::Registers { groups, blocks, .. } => {
             let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
-            positions(lowering, row, inner, |lowering, _| lowering.accumulate(reduction, part.clone()))?;
+            positions(lowering, row, inner, Beyond::Skip, |lowering, _| lowering.accumulate(reduction, part.clone()))?;
             let warps = 4 * groups;
             let wish = format!("{}_of_warp", reduction.reduce.reducer.name());
             let shared = lowering.shared(&wish, ty, vec![warps as u32]);
@@ -78,6 +82,16 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
         Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
         Layout::Columns(_) => Err(Error::Bug("columns have a total for each lane".into())),
     }
+}
+
+/// A thread's accumulators, of which no term has reached one.
+fn accumulators(lowering: &mut Lowering, reduction: &Reduction, wish: &str, count: i64) -> Result<Expr, Error> {
+    let parts = lowering.registers(wish, reduction.accumulator.clone(), vec![count as u32]);
+    lowering.each("part", Type::I32, [int(0), int(count), int(1)], Unroll::Full, |lowering, part| {
+        lowering.push(Node::Assign(parts.clone().at(part), reduction.identity.clone()));
+        Ok(())
+    })?;
+    Ok(parts)
 }
 
 /// Combines the totals of a cluster's blocks, neighbours first; every reduction has a place of its own, so that none is overwritten

@@ -21,6 +21,8 @@ pub struct Row {
     pub extent: Expr,
     /// Whether every position of the layout is one of the row: only whether the row exists remains to be asked.
     pub full: bool,
+    /// So many positions are those of every row that the text serves.
+    pub sure: i64,
     pub live: Option<Expr>,
     /// Whether this thread writes what there is one of per row; `None`: each does.
     pub writes: Option<Expr>,
@@ -39,8 +41,6 @@ pub struct Row {
     /// The row's length where it has an element for certain, and the layout may be longer: what does no harm is then computed without a
     /// branch for positions beyond the end, as for the last one, so that loads need not wait for one another.
     pub length: Option<Expr>,
-    /// Whether what is visited does no harm beyond the end, but for what [`Spot::guard`] is for.
-    pub unguarded: bool,
     /// Vectors that the statement at hand reads along the row, by packs.
     pub beside: Vec<Along>,
     /// The map whose elements are collected to packs at the moment.
@@ -59,6 +59,16 @@ pub struct Held {
     /// The places in the group of the statements that read it first and last.
     pub first: usize,
     pub last: usize,
+}
+
+/// What is done for places of the layout that are beyond the row's end, and by threads that have no row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// Nothing is, but for what threads without a row do with positions that every row has: nobody takes it.
+    Skip,
+    /// What is done for the row's last position, without a branch, so that loads need not wait for one another. Something is stored
+    /// where [`Spot::guard`] allows it alone.
+    Repeat,
 }
 
 /// Steps that are left out together where they are beyond the row's end: those of a chunk load together.
@@ -159,39 +169,63 @@ impl Row {
         lowering.chip.contains_key(&array) || self.on_chip.contains_key(&array) || self.held.iter().any(|held| held.array == array)
     }
 
-    /// The condition under which a position is one of the row, if there is something to ask.
-    pub fn inside(&self, position: &Expr) -> Option<Expr> {
-        if self.full { self.live.clone() } else { Some(position.clone().less(self.extent.clone())) }
+    /// The steps of a thread that takes `count` of them, each of so many positions of the row: those that every row has, and those that
+    /// it may not have.
+    fn spans(&self, count: i64, positions: i64) -> impl Iterator<Item = Span> + use<> {
+        let sure = if self.full { count } else { (self.sure / positions).min(count) };
+        let spans = [Span { first: 0, end: sure, sure: true }, Span { first: sure, end: count, sure: false }];
+        spans.into_iter().filter(|span| span.first < span.end)
     }
 
-    /// Visits a place, the first of so many neighbours, if it is one of the row; or, where that does no harm, one that is, and says
-    /// whether the place was.
+    /// Visits a place, the first of so many neighbours, if it is one of the row; or, as `beyond` has it, one that is.
     fn at_place(
         &self,
         lowering: &mut Lowering,
         wish: &str,
-        (place, width): (Expr, i64),
+        place: Place,
+        beyond: Beyond,
         visit: impl FnOnce(&mut Lowering, Expr, Option<Guard>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let ty = lowering.index_type();
-        let length = match &self.length {
-            _ if self.full && self.unguarded => {
-                let position = lowering.local(wish, ty, place);
-                let guard = self.live.clone().map(|condition| Guard { place: position.clone(), condition });
-                return visit(lowering, position, guard);
+        let Place { first, width, sure } = place;
+        match (&self.length, beyond) {
+            (_, Beyond::Skip) if sure => {
+                let position = lowering.local(wish, ty, first);
+                visit(lowering, position, None)
             }
-            Some(length) if self.unguarded => length.clone(),
+            (_, Beyond::Repeat) if sure => {
+                let position = lowering.local(wish, ty, first);
+                let guard = self.live.clone().map(|condition| Guard { place: position.clone(), condition, sure });
+                visit(lowering, position, guard)
+            }
+            (Some(length), Beyond::Repeat) => {
+                let place = lowering.local("place", ty, first);
+                let position = call("minimum", vec![place.clone(), length.clone() - int(width)]);
+                let position = lowering.local(wish, ty, position);
+                let condition = place.clone().less(self.extent.clone());
+                visit(lowering, position, Some(Guard { place, condition, sure }))
+            }
             _ => {
-                let position = lowering.local(wish, ty, place);
-                return lowering.when_some(self.inside(&position), |lowering| visit(lowering, position, None));
+                let position = lowering.local(wish, ty, first);
+                let inside = position.clone().less(self.extent.clone());
+                lowering.when(inside, |lowering| visit(lowering, position, None))
             }
-        };
-        let place = lowering.local("place", ty, place);
-        let position = call("minimum", vec![place.clone(), length - int(width)]);
-        let position = lowering.local(wish, ty, position);
-        let guard = self.inside(&place).map(|condition| Guard { place, condition });
-        visit(lowering, position, guard)
+        }
     }
+}
+
+/// Steps from one to before another one, and whether every row has their positions.
+struct Span {
+    first: i64,
+    end: i64,
+    sure: bool,
+}
+
+/// A place of the layout: its first position, how many neighbours it has, and whether every row has them.
+struct Place {
+    first: Expr,
+    width: i64,
+    sure: bool,
 }
 
 /// A position of the row, as `positions` visits it.
@@ -206,11 +240,13 @@ pub struct Spot {
     pub guard: Option<Guard>,
 }
 
-/// Of a place in the layout, for which another position stands in where it is beyond the row's end: itself, and whether it is not.
+/// Of a place in the layout, for which another position stands in where it is beyond the row's end: itself, and whether it is of a row.
 #[derive(Clone)]
 pub struct Guard {
     pub place: Expr,
     pub condition: Expr,
+    /// Whether every row has the position: only whether the thread has a row is asked.
+    pub sure: bool,
 }
 
 /// A thread's pack: some neighbouring positions of its row, or a position of its neighbouring columns.
@@ -236,54 +272,34 @@ pub fn positions(
     lowering: &mut Lowering,
     row: &Row,
     inner: &[Ranged],
+    beyond: Beyond,
     mut write: impl FnMut(&mut Lowering, Spot) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let ty = lowering.index_type();
     let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
     match row.layout {
-        Layout::Lanes { .. } => {
-            packs(lowering, row, "first", |lowering, pack, first| {
-                let packed = row.begin_pack(lowering);
-                let beside: Vec<(&Along, Expr)> =
-                    row.beside.iter().map(|along| (along, lowering.load_pack(along.array, 4, first.clone()))).collect();
-                lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
-                    beside.iter().for_each(|(along, pack)| lowering.take_from(along, &pack.clone().lane(part.clone())));
-                    visit(lowering, row, inner, first.clone() + part.clone(), pack.spot(4, &part), &mut write)
-                })?;
-                row.beside.iter().flat_map(|along| &along.reads).for_each(|read| drop(lowering.computed.remove(read)));
-                row.end_pack(lowering, inner, packed, (first, pack.guard))
+        Layout::Lanes { .. } => packs(lowering, row, "first", beyond, |lowering, pack, first| {
+            let packed = row.begin_pack(lowering);
+            let beside: Vec<(&Along, Expr)> =
+                row.beside.iter().map(|along| (along, lowering.load_pack(along.array, 4, first.clone()))).collect();
+            lowering.each("part", Type::I32, [int(0), int(4), int(1)], Unroll::Full, |lowering, part| {
+                beside.iter().for_each(|(along, pack)| lowering.take_from(along, &pack.clone().lane(part.clone())));
+                visit(lowering, row, inner, first.clone() + part.clone(), pack.spot(4, &part), &mut write)
             })?;
-        }
-        Layout::Strided { lanes, parts, steps } => {
-            lowering.each("step", Type::I32, [int(0), int(steps), int(1)], Unroll::Full, |lowering, step| {
-                lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
-                    let place = step.clone() * int(lanes * parts) + part.clone() * int(lanes) + row.start.clone();
-                    row.at_place(lowering, &wish, (place, 1), |lowering, position, guard| {
-                        let slot = step.clone() * int(parts) + part.clone();
-                        visit(lowering, row, inner, position, Spot { slot, own: part, pack: None, guard }, &mut write)
-                    })
-                })
+            row.beside.iter().flat_map(|along| &along.reads).for_each(|read| drop(lowering.computed.remove(read)));
+            row.end_pack(lowering, inner, packed, (first, pack.guard))
+        })?,
+        Layout::Columns(_) => packs(lowering, row, &wish, beyond, |lowering, pack, position| {
+            let packed = row.begin_pack(lowering);
+            row.each_lane(lowering, |lowering, lane| {
+                visit(lowering, row, inner, position.clone(), pack.spot(row.layout.pack(), &lane), &mut write)
             })?;
-        }
-        Layout::Columns(_) => {
-            packs(lowering, row, &wish, |lowering, pack, position| {
-                let packed = row.begin_pack(lowering);
-                row.each_lane(lowering, |lowering, lane| {
-                    visit(lowering, row, inner, position.clone(), pack.spot(row.layout.pack(), &lane), &mut write)
-                })?;
-                row.end_pack(lowering, inner, packed, (position, pack.guard))
-            })?;
-        }
-        Layout::Registers { steps, .. } => {
-            steps_of(lowering, row, steps, |lowering, step| {
-                let place = row.start.clone() + step.clone() * int(ACCUMULATORS);
-                row.at_place(lowering, &wish, (place, 1), |lowering, position, guard| {
-                    visit(lowering, row, inner, position, Spot { slot: step, own: int(0), pack: None, guard }, &mut write)
-                })
-            })?;
-        }
+            row.end_pack(lowering, inner, packed, (position, pack.guard))
+        })?,
+        Layout::Strided { .. } | Layout::Registers { .. } => elements(lowering, row, &wish, beyond, |lowering, position, spot| {
+            visit(lowering, row, inner, position, spot, &mut write)
+        })?,
         Layout::Reload { .. } => {
-            let threads = int(row.layout.threads());
+            let (ty, threads) = (lowering.index_type(), int(row.layout.threads()));
             let lo = name("threadIdx.x").cast(Type::I32);
             lowering.each(&wish, ty, [lo, row.extent.clone(), threads], Unroll::By(4), |lowering, position| {
                 at_position(lowering, inner, position)?;
@@ -299,23 +315,63 @@ pub fn positions(
     Ok(())
 }
 
-/// Visits the steps of a thread that takes an accumulator. Where the layout may be longer than the row, they come in chunks, of which
-/// those beyond the end are left out.
+/// Visits this thread's positions where neighbours belong to neighbouring threads.
+fn elements(
+    lowering: &mut Lowering,
+    row: &Row,
+    wish: &str,
+    beyond: Beyond,
+    mut write: impl FnMut(&mut Lowering, Expr, Spot) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match row.layout {
+        Layout::Strided { lanes, parts, steps } => row.spans(steps, lanes * parts).try_for_each(|span| {
+            lowering.each("step", Type::I32, [int(span.first), int(span.end), int(1)], Unroll::Full, |lowering, step| {
+                lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
+                    let first = step.clone() * int(lanes * parts) + part.clone() * int(lanes) + row.start.clone();
+                    let place = Place { first, width: 1, sure: span.sure };
+                    row.at_place(lowering, wish, place, beyond, |lowering, position, guard| {
+                        let slot = step.clone() * int(parts) + part.clone();
+                        write(lowering, position, Spot { slot, own: part, pack: None, guard })
+                    })
+                })
+            })
+        }),
+        Layout::Registers { groups, steps, .. } => {
+            let every = if groups == 1 { ACCUMULATORS } else { i64::MAX };
+            row.spans(steps, every).try_for_each(|span| {
+                let sure = span.sure;
+                steps_of(lowering, row, &span, |lowering, step| {
+                    let first = row.start.clone() + step.clone() * int(ACCUMULATORS);
+                    row.at_place(lowering, wish, Place { first, width: 1, sure }, beyond, |lowering, position, guard| {
+                        write(lowering, position, Spot { slot: step, own: int(0), pack: None, guard })
+                    })
+                })
+            })
+        }
+        _ => Err(Error::Bug("a layout of packs".into())),
+    }
+}
+
+/// Visits the steps of a thread that takes an accumulator. Where the row may end before, they come in chunks, of which those beyond the
+/// end are left out.
 fn steps_of(
     lowering: &mut Lowering,
     row: &Row,
-    steps: i64,
+    span: &Span,
     mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let each = |lowering: &mut Lowering, count, write: &mut dyn FnMut(&mut Lowering, Expr) -> Result<(), Error>| {
-        lowering.each("step", Type::I32, [int(0), int(count), int(1)], Unroll::Full, write)
+    let each = |lowering: &mut Lowering, [first, end]: [i64; 2], write: &mut dyn FnMut(&mut Lowering, Expr) -> Result<(), Error>| {
+        lowering.each("step", Type::I32, [int(first), int(end), int(1)], Unroll::Full, write)
     };
+    let steps = span.end - span.first;
     let chunk = CHUNKS.into_iter().find(|chunk| steps > *chunk && steps % chunk == 0);
-    let (Some(size), true) = (chunk, row.length.is_some()) else { return each(lowering, steps, &mut write) };
-    lowering.each("chunk", Type::I32, [int(0), int(steps), int(size)], Unroll::Full, |lowering, chunk| {
+    let (Some(size), false, Some(_)) = (chunk, span.sure, &row.length) else {
+        return each(lowering, [span.first, span.end], &mut write);
+    };
+    lowering.each("chunk", Type::I32, [int(span.first), int(span.end), int(size)], Unroll::Full, |lowering, chunk| {
         let first = row.start.clone() + chunk.clone() * int(ACCUMULATORS);
         lowering.when(first.less(row.extent.clone()), |lowering| {
-            each(lowering, size, &mut |lowering, step| write(lowering, chunk.clone() + step))
+            each(lowering, [0, size], &mut |lowering, step| write(lowering, chunk.clone() + step))
         })
     })
 }
@@ -325,43 +381,37 @@ pub fn packs(
     lowering: &mut Lowering,
     row: &Row,
     wish: &str,
+    beyond: Beyond,
     mut write: impl FnMut(&mut Lowering, Pack, Expr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let width = if let Layout::Lanes { .. } = row.layout { 4 } else { 1 };
-    let mut at = |lowering: &mut Lowering, pack: Pack, place: Expr| {
-        row.at_place(lowering, wish, (place, width), |lowering, position, guard| write(lowering, Pack { guard, ..pack }, position))
-    };
     match row.layout {
-        Layout::Lanes { lanes, packs, steps } => each_pack(lowering, [packs, steps], |lowering, pack| {
-            let position = pack.slot.clone() * int(4 * lanes) + row.start.clone() * int(4);
-            at(lowering, pack, position)
-        }),
-        Layout::Columns(tile) => {
-            lowering.each("step", Type::I32, [int(0), int(tile.steps), int(1)], Unroll::Full, |lowering, step| {
-                lowering.each("part", Type::I32, [int(0), int(tile.own), int(1)], Unroll::Full, |lowering, part| {
-                    let position = row.start.clone() + step.clone() * int(ACCUMULATORS) + part.clone();
-                    at(lowering, Pack { slot: step * int(tile.own) + part.clone(), own: part, guard: None }, position)
+        Layout::Lanes { lanes, packs, steps } => row.spans(packs * steps, 4 * lanes).try_for_each(|span| {
+            lowering.each("pack", Type::I32, [int(span.first), int(span.end), int(1)], Unroll::Full, |lowering, slot| {
+                let own = match (packs, steps) {
+                    (_, 1) => slot.clone(),
+                    (1, _) => int(0),
+                    _ => slot.clone() % int(packs),
+                };
+                let first = slot.clone() * int(4 * lanes) + row.start.clone() * int(4);
+                let place = Place { first, width: 4, sure: span.sure };
+                row.at_place(lowering, wish, place, beyond, |lowering, position, guard| {
+                    write(lowering, Pack { slot, own, guard }, position)
                 })
             })
-        }
+        }),
+        Layout::Columns(tile) => row.spans(tile.steps, i64::MAX).try_for_each(|span| {
+            lowering.each("step", Type::I32, [int(span.first), int(span.end), int(1)], Unroll::Full, |lowering, step| {
+                lowering.each("part", Type::I32, [int(0), int(tile.own), int(1)], Unroll::Full, |lowering, own| {
+                    let first = row.start.clone() + step.clone() * int(ACCUMULATORS) + own.clone();
+                    let place = Place { first, width: 1, sure: span.sure };
+                    row.at_place(lowering, wish, place, beyond, |lowering, position, guard| {
+                        write(lowering, Pack { slot: step * int(tile.own) + own.clone(), own, guard }, position)
+                    })
+                })
+            })
+        }),
         _ => Err(Error::Bug("a layout without packs".into())),
     }
-}
-
-/// Visits the packs of the lanes layout.
-fn each_pack(
-    lowering: &mut Lowering,
-    [packs, steps]: [i64; 2],
-    write: impl FnOnce(&mut Lowering, Pack) -> Result<(), Error>,
-) -> Result<(), Error> {
-    lowering.each("pack", Type::I32, [int(0), int(packs * steps), int(1)], Unroll::Full, |lowering, slot| {
-        let own = match (packs, steps) {
-            (_, 1) => slot.clone(),
-            (1, _) => int(0),
-            _ => slot.clone() % int(packs),
-        };
-        write(lowering, Pack { slot, own, guard: None })
-    })
 }
 
 type Write<'w> = &'w mut dyn FnMut(&mut Lowering, Spot) -> Result<(), Error>;

@@ -8,7 +8,7 @@ use gpukc_dsl::types::Type;
 use super::super::super::context::Lowering;
 use super::super::super::reduction::Reduction;
 use super::super::tile::Tile;
-use super::super::visit::{Row, positions};
+use super::super::visit::{Beyond, Row, positions};
 use super::Total;
 use crate::error::Error;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
@@ -30,7 +30,7 @@ pub fn total(lowering: &mut Lowering, row: &Row, tile: Tile, reduction: &Reducti
             Ok(())
         })?;
     }
-    positions(lowering, row, inner, |lowering, spot| lowering.accumulate(reduction, part(spot.own)))?;
+    positions(lowering, row, inner, Beyond::Skip, |lowering, spot| lowering.accumulate(reduction, part(spot.own)))?;
     let (settles, reduction) = (tile.settles(), reduction.clone());
     let settled = move |reduction: &Reduction, total| if settles { reduction.settle(total) } else { total };
     let of_thread = move |reduction: &Reduction, lane: &Expr| {
