@@ -19,6 +19,7 @@
 //! Invariants (checked by `plan/verify.rs`): every name is declared before use and once per scope; no barrier stands under a
 //! condition or in a loop whose bounds depend on the thread; shared memory fits the target; block sizes are legal.
 
+mod append;
 pub mod print;
 pub mod rename;
 pub mod shared;
@@ -30,6 +31,8 @@ use gpukc_dsl::types::Type;
 
 use crate::formula::Formula;
 use crate::kernel::{Argument, Scratch, Site};
+
+pub use append::append;
 
 /// All launches of one gk kernel.
 #[derive(Clone, Debug, Default)]
@@ -190,9 +193,9 @@ pub enum Node {
         /// Initialised to zero bits.
         zeroed: bool,
     },
-    /// `place = value;`
+    /// `place = value;`, spelled `place op= x;` where the value is `place op x`.
     Assign(Expr, Expr),
-    /// `place op= value` is spelled so where the value is `place op x`.
+    /// `for (T variable = lo; variable < hi; variable += step) { body }`
     For {
         /// The loop variable.
         variable: String,

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::facts::Facts;
 use crate::formula::{Formula, Op};
 use crate::kernel::{Argument, Scratch, Site};
-use crate::plan::{CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, int, long, name, shared};
+use crate::plan::{CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, append, int, long, name, shared};
 use crate::size;
 use crate::target::Target;
 use crate::walk;
@@ -365,7 +365,7 @@ impl<'a> Lowering<'a> {
     /// Appends a node.
     pub fn push(&mut self, node: Node) {
         if let Some(block) = self.blocks.last_mut() {
-            block.nodes.push(node);
+            append(&mut block.nodes, node);
         }
     }
 

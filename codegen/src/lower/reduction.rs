@@ -175,7 +175,7 @@ impl Lowering<'_> {
 
     /// Nested loops in ascending order, for what is exact in any order, and for a run of a sharing reduction.
     fn loops(&mut self, reduction: &Reduction) -> Result<Expr, Error> {
-        if let Some(narrow) = self.narrow_sum(reduction) {
+        if let Some(narrow) = self.constant_terms(reduction).and_then(|terms| self.narrow_sum(reduction, terms)) {
             return Ok(self.loops(&narrow)?.cast(reduction.result));
         }
         let wish = reduction.reduce.reducer.name();
@@ -188,24 +188,30 @@ impl Lowering<'_> {
     /// A reduction's value in 32 bits, where it is computed there.
     pub fn narrow_reduction(&mut self, id: ExprId) -> Result<Option<Expr>, Error> {
         let reduction = self.reduction(id)?;
-        match (&reduction.reduce.order, self.narrow_sum(&reduction)) {
+        let narrow = self.constant_terms(&reduction).and_then(|terms| self.narrow_sum(&reduction, terms));
+        match (&reduction.reduce.order, narrow) {
             (Order::Exact, Some(narrow)) => Ok(Some(self.loops(&narrow)?)),
             _ => Ok(None),
         }
     }
 
-    /// The same sum in 32 bits, where few terms of narrow types can't leave them.
-    fn narrow_sum(&self, reduction: &Reduction) -> Option<Reduction> {
-        let ExprKind::Cast(term) = self.kernel.exprs[reduction.reduce.body].kind else { return None };
-        let ty = self.kernel.exprs[term].ty;
-        let narrow = matches!(ty, Type::I8 | Type::U8 | Type::I16 | Type::U16);
-        let few = self.constant_terms(reduction).is_some_and(|n| n < 1 << 15);
-        if !narrow || !few || reduction.reduce.reducer != Reducer::Sum || reduction.result.size() != 8 {
+    /// The same sum or count in 32 bits, where so many terms of narrow types can't leave them.
+    pub fn narrow_sum(&self, reduction: &Reduction, terms: i64) -> Option<Reduction> {
+        let body = reduction.reduce.body;
+        let (term, most) = match (reduction.reduce.reducer, &self.kernel.exprs[body].kind) {
+            (Reducer::Count, _) => (body, i32::MAX.into()),
+            (Reducer::Sum, ExprKind::Cast(term)) => match self.kernel.exprs[*term].ty {
+                Type::I8 | Type::U8 | Type::I16 | Type::U16 => (*term, 1 << 15),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        if terms > most || reduction.result.size() != 8 {
             return None;
         }
         let mut sum = reduction.clone();
         sum.reduce.body = term;
-        (sum.result, sum.term, sum.accumulator, sum.identity) = (Type::I32, ty, Type::I32.into(), zero(Type::I32));
+        (sum.result, sum.term, sum.accumulator, sum.identity) = (Type::I32, self.kernel.exprs[term].ty, Type::I32.into(), zero(Type::I32));
         sum.plain = true;
         Some(sum)
     }

@@ -19,7 +19,7 @@ mod tile;
 mod total;
 mod visit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpukc_dsl::program::{ArrayId, ExprKind, Ranged, Statement};
 use gpukc_dsl::types::Type;
@@ -33,7 +33,7 @@ use crate::formula::Formula;
 use crate::plan::{Expr, Node, int, name};
 use crate::walk;
 use hold::{beside, hold_inputs, stores_packs};
-use layout::{ACCUMULATORS, BLOCK, Layout};
+use layout::{ACCUMULATORS, BLOCK, Layout, Moved};
 use total::total;
 use visit::{Beyond, Row, at_position, positions};
 
@@ -49,8 +49,8 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let layout = match group.tile {
         Some(tile) => Layout::Columns(tile),
         None => {
-            let packed = packed(lowering, &statements, numbers.len(), &extent);
-            Layout::choose(bounds(lowering, &extent).map(|(most, _)| most), packed, lowering.target)
+            let moved = moved(lowering, &statements, numbers.len(), &extent);
+            Layout::choose(bounds(lowering, &extent).map(|(most, _)| most), moved, lowering.target)
         }
     };
     let rows = lowering.points(&numbers)?;
@@ -99,19 +99,22 @@ fn bounds(lowering: &Lowering, extent: &Formula) -> Option<(i64, i64)> {
     })
 }
 
-/// Bytes of the widest element of rows of this extent, `rank` variables numbering them, where they move as packs of four elements.
-fn packed(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Formula) -> Option<usize> {
+/// What moves of rows of this extent, `rank` variables numbering them.
+fn moved(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Formula) -> Moved {
     let kernel = lowering.kernel;
-    let read = |statement: &Statement| {
-        walk::reads(kernel, statement.value).into_iter().filter_map(|read| match &kernel.exprs[read].kind {
-            ExprKind::Read { array, .. } => Some(*array),
-            _ => None,
-        })
-    };
-    let arrays = statements.iter().flat_map(|statement| read(statement).chain([statement.array]).collect::<Vec<_>>());
-    let moved = arrays.filter(|array| kernel.arrays[*array].shape.len() > rank && in_memory(lowering, *array));
-    let widest = moved.map(|array| kernel.arrays[array].element.size()).max().unwrap_or(1);
-    (widest <= 4 && lowering.facts.aligned && lowering.facts.multiple(extent, 4)).then_some(widest)
+    let of_rows = |array: &ArrayId| kernel.arrays[*array].shape.len() > rank;
+    let read: BTreeSet<ArrayId> = statements
+        .iter()
+        .flat_map(|statement| walk::reads(kernel, statement.value))
+        .filter_map(|read| if let ExprKind::Read { array, .. } = &kernel.exprs[read].kind { Some(*array) } else { None })
+        .filter(of_rows)
+        .collect();
+    let written: BTreeSet<ArrayId> = statements.iter().map(|statement| statement.array).filter(of_rows).collect();
+    let size = |array: &ArrayId| kernel.arrays[*array].element.size();
+    let widest = read.union(&written).filter(|array| in_memory(lowering, **array)).map(size).max().unwrap_or(1);
+    let packed = widest <= 4 && lowering.facts.aligned && lowering.facts.multiple(extent, 4);
+    let computed = read.iter().any(|array| written.contains(array) || !in_memory(lowering, *array));
+    Moved { widest, packed, held: (!computed).then(|| read.iter().map(size).sum()), reduced: written.is_empty() }
 }
 
 fn in_memory(lowering: &Lowering, array: ArrayId) -> bool {
@@ -159,6 +162,7 @@ fn begin(
     // Positions up to what the extent exceeds.
     let sure = bounds(lowering, extent).map_or(0, |(_, less)| less);
     let part = match layout {
+        Layout::Lanes { warps: 2.., .. } => part_of_block(lowering, layout, length),
         Layout::Lanes { lanes, .. } | Layout::Strided { lanes, .. } => part_of_lanes(lowering, layout, lanes, rows, (length, full)),
         Layout::Columns(tile) => part_of_tile(lowering, tile, rows, (length, full)),
         _ => part_of_block(lowering, layout, length),
@@ -214,7 +218,8 @@ fn part_of_lanes(lowering: &mut Lowering, layout: Layout, lanes: i64, rows: &For
     let lane = lowering.local("lane", Type::I32, thread() % int(lanes));
     let extent = if full { length } else { lowering.local("extent", ty, live.clone().choose(length, int(0))) };
     let writes = live.clone().and(lane.clone().binary("==", int(0)));
-    Part { index, extent, live: Some(live), writes: Some(writes), start: lane }
+    let start = if let Layout::Lanes { .. } = layout { lane * int(4) } else { lane };
+    Part { index, extent, live: Some(live), writes: Some(writes), start }
 }
 
 /// A block or a cluster of blocks has a row.
@@ -228,6 +233,7 @@ fn part_of_block(lowering: &mut Lowering, layout: Layout, length: Expr) -> Part 
         let thread = name("threadIdx.x").cast(Type::I32);
         let first = match layout {
             Layout::Registers { groups: 1, .. } => thread,
+            Layout::Lanes { .. } => thread.clone() / int(32) * int(BLOCK) + thread % int(32) * int(4),
             _ => (thread.clone() / int(ACCUMULATORS)) * int(BLOCK) + thread % int(ACCUMULATORS),
         };
         let first = if blocks > 1 {
@@ -352,7 +358,9 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
     let packs = memory && stores_packs(lowering, row, statement, inner);
     row.output = packs.then(|| statement.clone());
     hoist_row_values(lowering, row, statement, inner)?;
-    positions(lowering, row, inner, Beyond::Repeat, |lowering, spot| {
+    let loads = !reads_only_rows(lowering, statement, row);
+    let beyond = if loads || row.has_chunks() { Beyond::Repeat } else { Beyond::Nothing };
+    positions(lowering, row, inner, beyond, |lowering, spot| {
         if let Some(registers) = &registers {
             let place = registers.clone().at(spot.slot);
             lowering.computed.remove(&statement.value);

@@ -13,11 +13,13 @@ pub const CHUNK: i64 = 256;
 /// How threads lie over a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
-    /// `packs` of four accumulators a lane, `4 * lanes` elements apart; `steps` of 128 elements.
+    /// `packs` of four accumulators a lane, `4 * lanes` elements apart; `steps` of 128 elements. Rows longer than a block of the canonical
+    /// order have a warp for each.
     Lanes {
         lanes: i64,
         packs: i64,
         steps: i64,
+        warps: i64,
     },
     /// `parts` accumulators a lane, `lanes` elements apart, and `steps` of all of them: neighbouring lanes have neighbouring elements, where
     /// rows do not allow packs.
@@ -47,6 +49,26 @@ const MOST_BLOCKS: i64 = 8;
 const REGISTERS: i64 = 65536;
 const MEASURED: i64 = 32;
 
+/// What of rows moves between memory and registers.
+#[derive(Clone, Copy)]
+pub struct Moved {
+    /// Bytes of the widest element.
+    pub widest: usize,
+    /// Whether elements move as packs of four.
+    pub packed: bool,
+    /// Bytes of all arrays for one position, if nothing but what is read must be held.
+    pub held: Option<usize>,
+    /// Whether all that leaves is a value for each row.
+    pub reduced: bool,
+}
+
+impl Moved {
+    /// Whether a lane can hold 128 positions, with registers for the rest of its work.
+    fn fits_lanes(self) -> bool {
+        self.packed && self.widest <= 2 && self.held.is_some_and(|bytes| bytes <= if self.reduced { 4 } else { 2 })
+    }
+}
+
 impl Layout {
     /// The blocks that take a row.
     pub fn blocks(self) -> i64 {
@@ -56,14 +78,16 @@ impl Layout {
             _ => 1,
         }
     }
-    /// The layout of contiguous rows; `packed`: the bytes of the widest element, where they move as packs of four. Longer rows than 512
-    /// elements are better off with a block each, unless its accesses were of 2 bytes (softmax of 8,192×1,024 on an H200: f32 19.3 µs,
-    /// 17.5 µs by blocks; f16 13.4 µs, 14.4 µs by blocks).
-    pub fn choose(bound: Option<i64>, packed: Option<usize>, target: Target) -> Layout {
+    /// The layout of contiguous rows. Longer rows than 512 elements are better off with a block each, unless its accesses were of 2 bytes
+    /// (softmax of 8,192×1,024 on an H200: f32 19.3 µs, 17.5 µs by blocks; f16 13.4 µs, 14.4 µs by blocks; product of an f16 matrix
+    /// 16,384×16,384 and a vector: 121 µs by packs, 162 µs).
+    pub fn choose(bound: Option<i64>, moved: Moved, target: Target) -> Layout {
         let clusters = if target.capability >= 90 { MOST_BLOCKS } else { 1 };
-        let lanes_up_to = if packed.is_some_and(|bytes| bytes <= 2) { 1024 } else { 512 };
+        let packed = moved.packed;
+        let narrow = packed && moved.widest <= 2;
+        let lanes_up_to = if narrow { 1024 } else { 512 };
         match bound {
-            Some(bound) if bound <= lanes_up_to && packed.is_none() => {
+            Some(bound) if bound <= lanes_up_to && !packed => {
                 let lanes = (bound / 4).clamp(4, 32);
                 let within = bound.min(ACCUMULATORS);
                 Layout::Strided { lanes, parts: within / lanes, steps: bound / within }
@@ -72,7 +96,10 @@ impl Layout {
             Some(bound) if bound <= lanes_up_to => {
                 let lanes = (bound / 16).clamp(2, 32);
                 let within = bound.min(ACCUMULATORS);
-                Layout::Lanes { lanes, packs: within / (4 * lanes), steps: bound / within }
+                Layout::Lanes { lanes, packs: within / (4 * lanes), steps: bound / within, warps: 1 }
+            }
+            Some(bound) if bound <= 8 * BLOCK && moved.fits_lanes() => {
+                Layout::Lanes { lanes: 32, packs: 1, steps: bound.min(BLOCK) / ACCUMULATORS, warps: (bound / BLOCK).max(1) }
             }
             Some(bound) if bound <= BLOCK => Layout::Registers { groups: 1, steps: bound / ACCUMULATORS, blocks: 1 },
             // Blocks of 512 threads, so that one loads while another one computes.
@@ -87,6 +114,8 @@ impl Layout {
     }
     pub fn threads(self) -> i64 {
         match self {
+            Layout::Lanes { warps: warps @ 2.., .. } => 32 * warps,
+            _ if self.is_long() => 128,
             Layout::Lanes { .. } | Layout::Strided { .. } => 256,
             Layout::Registers { groups, .. } | Layout::Reload { groups } => groups * ACCUMULATORS,
             Layout::Columns(tile) => tile.threads(),
@@ -125,6 +154,7 @@ impl Layout {
             Layout::Registers { groups: 2, blocks: 1, .. } => Some(4),
             Layout::Registers { groups: 4, .. } if alone => Some(3),
             Layout::Registers { groups: 4, .. } => Some(2),
+            _ if self.is_long() => None,
             Layout::Lanes { .. } | Layout::Strided { .. } => Some(5),
             Layout::Columns(tile) => return Some(tile.resident() as u32),
             _ => None,
@@ -137,6 +167,7 @@ impl Layout {
     }
     pub fn rows_per_block(self) -> i64 {
         match self {
+            Layout::Lanes { warps: 2.., .. } => 1,
             Layout::Lanes { lanes, .. } | Layout::Strided { lanes, .. } => self.threads() / lanes,
             Layout::Columns(tile) => tile.columns(),
             _ => 1,
@@ -144,6 +175,11 @@ impl Layout {
     }
     pub fn notes(self) -> Vec<String> {
         match self {
+            Layout::Lanes { warps: 2.., .. } => vec![
+                "Rows: a warp takes a block of the canonical order, packs of four neighbouring accumulators a lane, and holds it"
+                    .into(),
+                "in registers: each element is read once and written once. Warps meet through a few words of shared memory.".into(),
+            ],
             Layout::Lanes { lanes, .. } => vec![
                 format!(
                     "Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"
@@ -178,13 +214,32 @@ impl Layout {
     /// The length of the longest row that the layout holds.
     pub fn positions(self) -> Option<i64> {
         match self {
-            Layout::Lanes { lanes, packs, steps } => Some(4 * lanes * packs * steps),
+            Layout::Lanes { lanes, packs, steps, warps } => Some(4 * lanes * packs * steps * warps),
             Layout::Strided { lanes, parts, steps } => Some(lanes * parts * steps),
             Layout::Registers { groups: 1, steps, .. } => Some(ACCUMULATORS * steps),
             Layout::Registers { groups, blocks, .. } => Some(BLOCK * groups * blocks),
             Layout::Columns(tile) => Some(tile.longest()),
             Layout::Reload { .. } => None,
         }
+    }
+    /// The steps of a thread, and of how many neighbouring positions from the row's first one on a step is, if it is so for all threads
+    /// of a row.
+    pub fn steps(self) -> (i64, Option<i64>) {
+        match self {
+            Layout::Lanes { lanes, packs, steps, warps } => (packs * steps, (warps == 1).then_some(4 * lanes)),
+            Layout::Strided { lanes, parts, steps } => (steps, Some(lanes * parts)),
+            Layout::Registers { groups, steps, .. } => (steps, (groups == 1).then_some(ACCUMULATORS)),
+            Layout::Columns(tile) => (tile.steps, None),
+            Layout::Reload { .. } => (0, None),
+        }
+    }
+    /// Whether a thread's steps are those of an accumulator of a whole block of the canonical order.
+    pub fn takes_blocks(self) -> bool {
+        matches!(self, Layout::Registers { .. }) || self.is_long()
+    }
+    /// Whether a lane has as many packs as its registers hold.
+    fn is_long(self) -> bool {
+        matches!(self, Layout::Lanes { packs: 1, steps: 9.., .. })
     }
     /// Elements that a thread holds of an array.
     pub fn per_thread(self) -> u32 {

@@ -17,6 +17,10 @@ pub type Total = Box<dyn Fn(&Expr) -> Expr>;
 
 /// Reduces each row.
 pub fn total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged]) -> Result<Total, Error> {
+    if let Some(narrow) = row.layout.positions().and_then(|terms| lowering.narrow_sum(reduction, terms)) {
+        let (total, ty) = (total(lowering, row, &narrow, inner)?, reduction.result);
+        return Ok(Box::new(move |lane| total(lane).cast(ty)));
+    }
     if let Layout::Columns(tile) = row.layout {
         return columns::total(lowering, row, tile, reduction, inner);
     }
@@ -29,15 +33,21 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
     let ty = reduction.accumulator.clone();
     let exact = matches!(reduction.reduce.order, Order::Exact);
     match row.layout {
-        Layout::Lanes { lanes, packs, .. } => {
+        Layout::Lanes { lanes, packs, warps, .. } => {
             // What any order serves needs no accumulator for each pack.
             let packs = if exact { 1 } else { packs };
             let parts = accumulators(lowering, reduction, &wish, 4 * packs)?;
-            positions(lowering, row, inner, Beyond::Skip, |lowering, spot| {
+            positions(lowering, row, inner, Beyond::Nothing, |lowering, spot| {
                 let part = spot.pack.filter(|_| exact).map_or(spot.own, |(_, part)| part);
                 lowering.accumulate(reduction, parts.clone().at(part))
             })?;
             let part = |index| parts.clone().at(int(index));
+            if warps > 1 {
+                let own = reduction.tree((0..4).map(part).collect());
+                let own = lowering.variable(&format!("{}_of_lane", reduction.reduce.reducer.name()), ty, Some(own));
+                let total = of_warps(lowering, reduction, own, warps);
+                return Ok(reduction.settle(total));
+            }
             // Packs are further apart than the lanes of a pack: in the lane, across lanes, then across packs.
             let values: Vec<Expr> = (0..packs)
                 .map(|pack| {
@@ -51,7 +61,7 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
         }
         Layout::Strided { lanes, parts: own, .. } => {
             let parts = accumulators(lowering, reduction, &wish, own)?;
-            positions(lowering, row, inner, Beyond::Skip, |lowering, spot| {
+            positions(lowering, row, inner, Beyond::Nothing, |lowering, spot| {
                 lowering.accumulate(reduction, parts.clone().at(spot.own))
             })?;
             let part = |part| parts.clone().at(int(part));
@@ -65,14 +75,9 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
         }
         Layout::Registers { groups, blocks, .. } => {
             let part = lowering.variable(&wish, ty.clone(), Some(reduction.identity.clone()));
-            positions(lowering, row, inner, Beyond::Skip, |lowering, _| lowering.accumulate(reduction, part.clone()))?;
+            positions(lowering, row, inner, Beyond::Nothing, |lowering, _| lowering.accumulate(reduction, part.clone()))?;
             let warps = 4 * groups;
-            let wish = format!("{}_of_warp", reduction.reduce.reducer.name());
-            let shared = lowering.shared(&wish, ty, vec![warps as u32]);
-            deliver(lowering, part, reduction, shared.clone(), name("threadIdx.x") / int(32));
-            lowering.push(Node::Barrier);
-            let lane = name("threadIdx.x") % int(warps);
-            let total = call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()]);
+            let total = of_warps(lowering, reduction, part, warps);
             if blocks == 1 {
                 return Ok(if groups > 1 { reduction.settle(total) } else { total });
             }
@@ -106,6 +111,16 @@ fn of_cluster(lowering: &mut Lowering, reduction: &Reduction, total: Expr, block
     lowering.push(Node::If { condition: first, then: vec![store], otherwise: Vec::new() });
     lowering.push(Node::Call("cluster_barrier".into(), Vec::new()));
     reduction.tree((0..blocks).map(|block| call("of_block", vec![own.clone(), int(block)])).collect())
+}
+
+/// Combines the accumulators of a block's threads, neighbours first, in shared memory from warp to warp.
+fn of_warps(lowering: &mut Lowering, reduction: &Reduction, part: Expr, warps: i64) -> Expr {
+    let wish = format!("{}_of_warp", reduction.reduce.reducer.name());
+    let shared = lowering.shared(&wish, reduction.accumulator.clone(), vec![warps as u32]);
+    deliver(lowering, part, reduction, shared.clone(), name("threadIdx.x") / int(32));
+    lowering.push(Node::Barrier);
+    let lane = name("threadIdx.x") % int(warps);
+    call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()])
 }
 
 /// Combines a warp's accumulators and lets its first lane store the result.

@@ -61,11 +61,10 @@ pub struct Held {
     pub last: usize,
 }
 
-/// What is done for places of the layout that are beyond the row's end, and by threads that have no row.
+/// What is done for places of the layout that are beyond the row's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Beyond {
-    /// Nothing is, but for what threads without a row do with positions that every row has: nobody takes it.
-    Skip,
+    Nothing,
     /// What is done for the row's last position, without a branch, so that loads need not wait for one another. Something is stored
     /// where [`Spot::guard`] allows it alone.
     Repeat,
@@ -169,12 +168,19 @@ impl Row {
         lowering.chip.contains_key(&array) || self.on_chip.contains_key(&array) || self.held.iter().any(|held| held.array == array)
     }
 
-    /// The steps of a thread that takes `count` of them, each of so many positions of the row: those that every row has, and those that
-    /// it may not have.
-    fn spans(&self, count: i64, positions: i64) -> impl Iterator<Item = Span> + use<> {
-        let sure = if self.full { count } else { (self.sure / positions).min(count) };
-        let spans = [Span { first: 0, end: sure, sure: true }, Span { first: sure, end: count, sure: false }];
-        spans.into_iter().filter(|span| span.first < span.end)
+    /// A thread's steps: those whose positions every row has, and those whose positions it may not have.
+    fn spans(&self) -> impl Iterator<Item = Span> + use<> {
+        let (count, positions) = self.layout.steps();
+        let sure = if self.full { count } else { positions.map_or(0, |positions| self.sure / positions).min(count) };
+        let chunk =
+            CHUNKS.into_iter().find(|chunk| self.layout.takes_blocks() && count - sure > *chunk && (count - sure) % chunk == 0);
+        let rest = Span { first: sure, end: count, sure: false, chunk: chunk.filter(|_| self.length.is_some()) };
+        [Span { first: 0, end: sure, sure: true, chunk: None }, rest].into_iter().filter(|span| span.first < span.end)
+    }
+
+    /// Whether steps beyond the row's end are left out by several.
+    pub fn has_chunks(&self) -> bool {
+        self.spans().any(|span| span.chunk.is_some())
     }
 
     /// Visits a place, the first of so many neighbours, if it is one of the row; or, as `beyond` has it, one that is.
@@ -189,11 +195,7 @@ impl Row {
         let ty = lowering.index_type();
         let Place { first, width, sure } = place;
         match (&self.length, beyond) {
-            (_, Beyond::Skip) if sure => {
-                let position = lowering.local(wish, ty, first);
-                visit(lowering, position, None)
-            }
-            (_, Beyond::Repeat) if sure => {
+            _ if sure => {
                 let position = lowering.local(wish, ty, first);
                 let guard = self.live.clone().map(|condition| Guard { place: position.clone(), condition, sure });
                 visit(lowering, position, guard)
@@ -214,11 +216,35 @@ impl Row {
     }
 }
 
-/// Steps from one to before another one, and whether every row has their positions.
+/// Steps from one to before another one, whether every row has their positions, and how many are left out together where it has not.
 struct Span {
     first: i64,
     end: i64,
     sure: bool,
+    chunk: Option<i64>,
+}
+
+impl Span {
+    /// Visits the steps.
+    fn each(
+        &self,
+        lowering: &mut Lowering,
+        row: &Row,
+        wish: &str,
+        mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let each =
+            |lowering: &mut Lowering, [first, end]: [i64; 2], write: &mut dyn FnMut(&mut Lowering, Expr) -> Result<(), Error>| {
+                lowering.each(wish, Type::I32, [int(first), int(end), int(1)], Unroll::Full, write)
+            };
+        let Some(size) = self.chunk else { return each(lowering, [self.first, self.end], &mut write) };
+        lowering.each("chunk", Type::I32, [int(self.first), int(self.end), int(size)], Unroll::Full, |lowering, chunk| {
+            let first = row.start.clone() + chunk.clone() * int(ACCUMULATORS);
+            lowering.when(first.less(row.extent.clone()), |lowering| {
+                each(lowering, [0, size], &mut |lowering, step| write(lowering, chunk.clone() + step))
+            })
+        })
+    }
 }
 
 /// A place of the layout: its first position, how many neighbours it has, and whether every row has them.
@@ -295,9 +321,9 @@ pub fn positions(
             })?;
             row.end_pack(lowering, inner, packed, (position, pack.guard))
         })?,
-        Layout::Strided { .. } | Layout::Registers { .. } => elements(lowering, row, &wish, beyond, |lowering, position, spot| {
-            visit(lowering, row, inner, position, spot, &mut write)
-        })?,
+        Layout::Strided { .. } | Layout::Registers { .. } => {
+            elements(lowering, row, &wish, beyond, |lowering, position, spot| visit(lowering, row, inner, position, spot, &mut write))?
+        }
         Layout::Reload { .. } => {
             let (ty, threads) = (lowering.index_type(), int(row.layout.threads()));
             let lo = name("threadIdx.x").cast(Type::I32);
@@ -323,55 +349,21 @@ fn elements(
     beyond: Beyond,
     mut write: impl FnMut(&mut Lowering, Expr, Spot) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    match row.layout {
-        Layout::Strided { lanes, parts, steps } => row.spans(steps, lanes * parts).try_for_each(|span| {
-            lowering.each("step", Type::I32, [int(span.first), int(span.end), int(1)], Unroll::Full, |lowering, step| {
+    row.spans().try_for_each(|span| {
+        let sure = span.sure;
+        let mut at = |lowering: &mut Lowering, first, slot: Expr, own: Expr| {
+            row.at_place(lowering, wish, Place { first, width: 1, sure }, beyond, |lowering, position, guard| {
+                write(lowering, position, Spot { slot, own, pack: None, guard })
+            })
+        };
+        span.each(lowering, row, "step", |lowering, step| match row.layout {
+            Layout::Strided { lanes, parts, .. } => {
                 lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
                     let first = step.clone() * int(lanes * parts) + part.clone() * int(lanes) + row.start.clone();
-                    let place = Place { first, width: 1, sure: span.sure };
-                    row.at_place(lowering, wish, place, beyond, |lowering, position, guard| {
-                        let slot = step.clone() * int(parts) + part.clone();
-                        write(lowering, position, Spot { slot, own: part, pack: None, guard })
-                    })
+                    at(lowering, first, step * int(parts) + part.clone(), part)
                 })
-            })
-        }),
-        Layout::Registers { groups, steps, .. } => {
-            let every = if groups == 1 { ACCUMULATORS } else { i64::MAX };
-            row.spans(steps, every).try_for_each(|span| {
-                let sure = span.sure;
-                steps_of(lowering, row, &span, |lowering, step| {
-                    let first = row.start.clone() + step.clone() * int(ACCUMULATORS);
-                    row.at_place(lowering, wish, Place { first, width: 1, sure }, beyond, |lowering, position, guard| {
-                        write(lowering, position, Spot { slot: step, own: int(0), pack: None, guard })
-                    })
-                })
-            })
-        }
-        _ => Err(Error::Bug("a layout of packs".into())),
-    }
-}
-
-/// Visits the steps of a thread that takes an accumulator. Where the row may end before, they come in chunks, of which those beyond the
-/// end are left out.
-fn steps_of(
-    lowering: &mut Lowering,
-    row: &Row,
-    span: &Span,
-    mut write: impl FnMut(&mut Lowering, Expr) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let each = |lowering: &mut Lowering, [first, end]: [i64; 2], write: &mut dyn FnMut(&mut Lowering, Expr) -> Result<(), Error>| {
-        lowering.each("step", Type::I32, [int(first), int(end), int(1)], Unroll::Full, write)
-    };
-    let steps = span.end - span.first;
-    let chunk = CHUNKS.into_iter().find(|chunk| steps > *chunk && steps % chunk == 0);
-    let (Some(size), false, Some(_)) = (chunk, span.sure, &row.length) else {
-        return each(lowering, [span.first, span.end], &mut write);
-    };
-    lowering.each("chunk", Type::I32, [int(span.first), int(span.end), int(size)], Unroll::Full, |lowering, chunk| {
-        let first = row.start.clone() + chunk.clone() * int(ACCUMULATORS);
-        lowering.when(first.less(row.extent.clone()), |lowering| {
-            each(lowering, [0, size], &mut |lowering, step| write(lowering, chunk.clone() + step))
+            }
+            _ => at(lowering, row.start.clone() + step.clone() * int(ACCUMULATORS), step, int(0)),
         })
     })
 }
@@ -384,34 +376,32 @@ pub fn packs(
     beyond: Beyond,
     mut write: impl FnMut(&mut Lowering, Pack, Expr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    match row.layout {
-        Layout::Lanes { lanes, packs, steps } => row.spans(packs * steps, 4 * lanes).try_for_each(|span| {
-            lowering.each("pack", Type::I32, [int(span.first), int(span.end), int(1)], Unroll::Full, |lowering, slot| {
+    row.spans().try_for_each(|span| {
+        let sure = span.sure;
+        let mut at = |lowering: &mut Lowering, [first, slot, own]: [Expr; 3], width| {
+            row.at_place(lowering, wish, Place { first, width, sure }, beyond, |lowering, position, guard| {
+                write(lowering, Pack { slot, own, guard }, position)
+            })
+        };
+        match row.layout {
+            Layout::Lanes { lanes, packs, steps, .. } => span.each(lowering, row, "pack", |lowering, slot| {
                 let own = match (packs, steps) {
                     (_, 1) => slot.clone(),
                     (1, _) => int(0),
                     _ => slot.clone() % int(packs),
                 };
-                let first = slot.clone() * int(4 * lanes) + row.start.clone() * int(4);
-                let place = Place { first, width: 4, sure: span.sure };
-                row.at_place(lowering, wish, place, beyond, |lowering, position, guard| {
-                    write(lowering, Pack { slot, own, guard }, position)
-                })
-            })
-        }),
-        Layout::Columns(tile) => row.spans(tile.steps, i64::MAX).try_for_each(|span| {
-            lowering.each("step", Type::I32, [int(span.first), int(span.end), int(1)], Unroll::Full, |lowering, step| {
+                let first = slot.clone() * int(4 * lanes) + row.start.clone();
+                at(lowering, [first, slot, own], 4)
+            }),
+            Layout::Columns(tile) => span.each(lowering, row, "step", |lowering, step| {
                 lowering.each("part", Type::I32, [int(0), int(tile.own), int(1)], Unroll::Full, |lowering, own| {
                     let first = row.start.clone() + step.clone() * int(ACCUMULATORS) + own.clone();
-                    let place = Place { first, width: 1, sure: span.sure };
-                    row.at_place(lowering, wish, place, beyond, |lowering, position, guard| {
-                        write(lowering, Pack { slot: step * int(tile.own) + own.clone(), own, guard }, position)
-                    })
+                    at(lowering, [first, step * int(tile.own) + own.clone(), own], 1)
                 })
-            })
-        }),
-        _ => Err(Error::Bug("a layout without packs".into())),
-    }
+            }),
+            _ => Err(Error::Bug("a layout without packs".into())),
+        }
+    })
 }
 
 type Write<'w> = &'w mut dyn FnMut(&mut Lowering, Spot) -> Result<(), Error>;

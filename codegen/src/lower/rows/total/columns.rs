@@ -30,7 +30,7 @@ pub fn total(lowering: &mut Lowering, row: &Row, tile: Tile, reduction: &Reducti
             Ok(())
         })?;
     }
-    positions(lowering, row, inner, Beyond::Skip, |lowering, spot| lowering.accumulate(reduction, part(spot.own)))?;
+    positions(lowering, row, inner, Beyond::Nothing, |lowering, spot| lowering.accumulate(reduction, part(spot.own)))?;
     let (settles, reduction) = (tile.settles(), reduction.clone());
     let settled = move |reduction: &Reduction, total| if settles { reduction.settle(total) } else { total };
     let of_thread = move |reduction: &Reduction, lane: &Expr| {
