@@ -211,7 +211,8 @@ impl Lowering<'_> {
         }
         let mut sum = reduction.clone();
         sum.reduce.body = term;
-        (sum.result, sum.term, sum.accumulator, sum.identity) = (Type::I32, self.kernel.exprs[term].ty, Type::I32.into(), zero(Type::I32));
+        (sum.result, sum.term, sum.accumulator, sum.identity) =
+            (Type::I32, self.kernel.exprs[term].ty, Type::I32.into(), zero(Type::I32));
         sum.plain = true;
         Some(sum)
     }

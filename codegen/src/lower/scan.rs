@@ -32,8 +32,49 @@ use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 use crate::size;
 use crate::walk;
 
-/// Threads of a block: eight warps of four rows each.
+/// Threads of a block of 4,096 terms: eight warps of four rows each.
 const THREADS: u32 = 256;
+
+/// What a block of threads takes.
+#[derive(Clone, Copy)]
+struct Span {
+    warps: i64,
+    /// Rows of 128 terms of a warp.
+    rows: i64,
+    /// Whether a quad is of the terms as a whole or not at all.
+    quads: bool,
+    /// Whether there are as many terms.
+    full: bool,
+}
+
+impl Span {
+    /// A block of 4,096 terms, the last one of a scan perhaps of fewer.
+    const BLOCK: Span = Span { warps: THREADS as i64 / 32, rows: 4, quads: false, full: false };
+
+    /// For terms that one block takes.
+    fn of_shape(shape: &Shape, facts: &Facts) -> Span {
+        let terms = &shape.terms;
+        let Some(bound) = facts.bound(terms) else { return Span::BLOCK };
+        let (warps, rows) = ((bound / 512).clamp(1, Span::BLOCK.warps), (bound / 128).clamp(1, Span::BLOCK.rows));
+        // The outputs of an exclusive scan come from neighbouring lanes too.
+        let quads = shape.scan.inclusive && facts.aligned && facts.multiple(terms, 4) && facts.at_least(terms, 4);
+        Span { warps, rows, quads, full: facts.is(terms, warps * rows * 128) }
+    }
+
+    fn threads(self) -> u32 {
+        32 * self.warps as u32
+    }
+
+    /// Rows of all warps.
+    fn all_rows(self) -> i64 {
+        self.warps * self.rows
+    }
+
+    /// Visits a warp's rows.
+    fn each_row(self, lowering: &mut Lowering, write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>) -> Result<(), Error> {
+        lowering.each("at", Type::I32, [int(0), int(self.rows), int(1)], Unroll::Full, write)
+    }
+}
 
 struct Shape {
     id: ExprId,
@@ -150,6 +191,24 @@ struct Block {
     first: Expr,
     lane: Expr,
     warp: Expr,
+    span: Span,
+}
+
+impl Block {
+    /// The number of the first term of the lane's quad.
+    fn quad(&self, at: Expr) -> Expr {
+        self.first.clone() + at * int(128)
+    }
+
+    /// The same, but where there is no such term that of the last quad: no output that there is depends on what later terms are.
+    fn quad_there(&self, lowering: &mut Lowering, at: Expr) -> Expr {
+        let first = self.quad(at);
+        if !self.span.quads || self.span.full {
+            return first;
+        }
+        let ty = lowering.index_type();
+        lowering.local("term", ty, call("minimum", vec![first, self.terms.clone() - int(4)]))
+    }
 }
 
 /// What blocks publish, of launches whose rows of terms have several blocks.
@@ -223,16 +282,17 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
     let suffix = super::map::suffix(lowering, statement);
     if let Some(published) = published.as_ref().filter(|_| pipeline::applies(lowering, &reduction, &all)) {
         pipeline::lower(lowering, statement, shape, &reduction, published, &rows)?;
-        pipeline::end(lowering, &reduction, &suffix, notes(true), [all, 1.into(), 1.into()]);
+        pipeline::end(lowering, &reduction, &suffix, notes(Span::BLOCK, true), [all, 1.into(), 1.into()]);
         return Ok(());
     }
     let ticket = published.as_ref().map(|published| ticket(lowering, published));
-    let threads = threads(lowering);
+    let span = if published.is_none() { Span::of_shape(shape, lowering.facts) } else { Span::BLOCK };
+    let threads = threads(lowering, span);
     let block = block(lowering, shape, published.as_ref(), &rows, ticket, &threads);
     bind_results(lowering, &shape.batch, &block.row)?;
-    let values = lowering.registers("value", reduction.accumulator.clone(), vec![4, 4]);
+    let values = lowering.registers("value", reduction.accumulator.clone(), vec![span.rows as u32, 4]);
     terms::load(lowering, shape, &reduction, &block, &values)?;
-    let totals = lowering.shared("row_total", reduction.accumulator.clone(), vec![32]);
+    let totals = lowering.shared("row_total", reduction.accumulator.clone(), vec![span.all_rows() as u32]);
     scan_rows(lowering, &reduction, &values, &totals, &threads)?;
     lowering.push(Node::Barrier);
     let rows_running = rows_running(lowering, &reduction, &totals, &threads);
@@ -243,14 +303,20 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
     };
     let scanned = Scanned { values: Values::Registers(values), before_rows };
     outputs::store(lowering, statement, shape, &reduction, &block, &scanned, before_block)?;
-    lowering.end_launch(&suffix, "scan", notes(published.is_some()), [all, 1.into(), 1.into()], [THREADS, 1, 1]);
+    lowering.end_launch(&suffix, "scan", notes(span, published.is_some()), [all, 1.into(), 1.into()], [span.threads(), 1, 1]);
     Ok(())
 }
 
-fn notes(several: bool) -> Vec<String> {
+fn notes(span: Span, several: bool) -> Vec<String> {
+    let terms = match span.all_rows() * 128 {
+        4096 => "4,096".to_string(),
+        terms => format!("up to {terms}"),
+    };
+    let rows = ["a row", "two rows", "three rows", "four rows"][(span.rows - 1) as usize];
     let mut notes = vec![
-        "Scan: a block takes 4,096 terms, a warp four rows of 128 of them, a lane four neighbouring terms of each; row totals meet"
-            .into(),
+        format!(
+            "Scan: a block takes {terms} terms, a warp {rows} of 128 of them, a lane four neighbouring terms of each; row totals meet"
+        ),
         "in shared memory.".into(),
     ];
     if several {
@@ -285,12 +351,13 @@ fn published(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, rows
 struct Threads {
     lane: Expr,
     warp: Expr,
+    span: Span,
 }
 
-fn threads(lowering: &mut Lowering) -> Threads {
+fn threads(lowering: &mut Lowering, span: Span) -> Threads {
     let lane = lowering.local("lane", Type::I32, name("threadIdx.x").cast(Type::I32) % int(32));
     let warp = lowering.local("warp", Type::I32, name("threadIdx.x").cast(Type::I32) / int(32));
-    Threads { lane, warp }
+    Threads { lane, warp, span }
 }
 
 /// The terms of the block that has this ticket, or this index where there are no tickets.
@@ -314,9 +381,10 @@ fn block(
         Some(_) => int(0),
         None => lowering.local("start", ty, number.clone() * int(BLOCK)),
     };
-    let first = start.clone() + threads.warp.clone() * int(512) + threads.lane.clone() * int(4);
+    let span = threads.span;
+    let first = start.clone() + threads.warp.clone() * int(128 * span.rows) + threads.lane.clone() * int(4);
     let first = lowering.local("first", ty, first);
-    Block { row, number, terms, start, first, lane: threads.lane.clone(), warp: threads.warp.clone() }
+    Block { row, number, terms, start, first, lane: threads.lane.clone(), warp: threads.warp.clone(), span }
 }
 
 /// Which row of terms a ticket stands for, and which block of it.
@@ -348,7 +416,7 @@ fn four(lowering: &mut Lowering, wish: &str, write: impl FnOnce(&mut Lowering, E
 /// Scans the block's terms in place, each row for itself; the rows' totals go to shared memory.
 fn scan_rows(lowering: &mut Lowering, reduction: &Reduction, values: &Expr, totals: &Expr, threads: &Threads) -> Result<(), Error> {
     let ty = reduction.accumulator.clone();
-    four(lowering, "at", |lowering, at| {
+    threads.span.each_row(lowering, |lowering, at| {
         let value = |index: i64| values.clone().at(at.clone()).at(int(index));
         for quad in 1..4 {
             lowering.push(Node::Assign(value(quad), reduction.combine(value(quad - 1), value(quad))));
@@ -363,16 +431,18 @@ fn scan_rows(lowering: &mut Lowering, reduction: &Reduction, values: &Expr, tota
             lowering.push(Node::Assign(place, value));
             Ok(())
         })?;
-        let store = Node::Assign(totals.clone().at(threads.warp.clone() * int(4) + at.clone()), running);
+        let store = Node::Assign(totals.clone().at(threads.warp.clone() * int(threads.span.rows) + at.clone()), running);
         let last_lane = threads.lane.clone().binary("==", int(31));
         lowering.push(Node::If { condition: last_lane, then: vec![store], otherwise: Vec::new() });
         Ok(())
     })
 }
 
-/// By lane: the scan of the rows' totals up to that row.
+/// By lane: the scan of the rows' totals up to that row. Lanes beyond the last row have what nobody asks for.
 fn rows_running(lowering: &mut Lowering, reduction: &Reduction, totals: &Expr, threads: &Threads) -> Expr {
-    let running = call("kogge_stone", vec![totals.clone().at(threads.lane.clone()), reduction.functor()]);
+    let (lane, rows) = (threads.lane.clone(), threads.span.all_rows());
+    let row = if rows < 32 { lane % int(rows) } else { lane };
+    let running = call("kogge_stone", vec![totals.clone().at(row), reduction.functor()]);
     lowering.local("rows_running", reduction.accumulator.clone(), running)
 }
 
@@ -451,12 +521,13 @@ fn before_block(
     Ok(before_block)
 }
 
-/// The condition for wide accesses: the block is whole, and the quad that starts at the block's first term lies at a multiple of
+/// The condition for wide accesses: the block is whole, unless all quads are, and the quad that starts at the block's first term lies at a multiple of
 /// its size, as then do all.
 fn wide(block: &Block, places: Vec<(Expr, usize)>) -> Expr {
-    let whole = (block.start.clone() + int(BLOCK)).binary("<=", block.terms.clone());
-    places.into_iter().fold(whole, |condition, (place, element)| {
+    let whole = (!block.span.quads).then(|| (block.start.clone() + int(BLOCK)).binary("<=", block.terms.clone()));
+    let aligned = places.into_iter().map(|(place, element)| {
         let address = Expr::Unary("&", Box::new(place));
-        condition.and(call("is_aligned", vec![address, int(4 * element as i64)]))
-    })
+        call("is_aligned", vec![address, int(4 * element as i64)])
+    });
+    whole.into_iter().chain(aligned).reduce(Expr::and).unwrap_or(Expr::Bool(true))
 }

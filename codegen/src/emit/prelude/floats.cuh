@@ -135,7 +135,8 @@ template <class F> __device__ __forceinline__ unsigned long long saturate_u64(F 
 
 // The smaller of two. Of floats: NaN if either is, and -0 below +0.
 template <class T> __device__ __forceinline__ T minimum(T a, T b) {
-    return b < a ? b : a;
+    const auto x = +a, y = +b;
+    return (T)(y < x ? y : x);
 }
 
 __device__ __forceinline__ float minimum(float a, float b) {
@@ -157,7 +158,8 @@ __device__ __forceinline__ double minimum(double a, double b) {
 
 // The larger of two. Of floats: NaN if either is, and +0 above -0.
 template <class T> __device__ __forceinline__ T maximum(T a, T b) {
-    return a < b ? b : a;
+    const auto x = +a, y = +b;
+    return (T)(x < y ? y : x);
 }
 
 __device__ __forceinline__ float maximum(float a, float b) {

@@ -84,8 +84,7 @@ impl Layout {
     pub fn choose(bound: Option<i64>, moved: Moved, target: Target) -> Layout {
         let clusters = if target.capability >= 90 { MOST_BLOCKS } else { 1 };
         let packed = moved.packed;
-        let narrow = packed && moved.widest <= 2;
-        let lanes_up_to = if narrow { 1024 } else { 512 };
+        let lanes_up_to = if packed && (moved.widest <= 2 || moved.reduced) { 1024 } else { 512 };
         match bound {
             Some(bound) if bound <= lanes_up_to && !packed => {
                 let lanes = (bound / 4).clamp(4, 32);

@@ -15,7 +15,7 @@ use gpukc_dsl::types::Type;
 
 use super::outputs::Output;
 use super::terms::{self, Along};
-use super::{Shape, Threads, four, threads};
+use super::{Shape, Span, Threads, four, threads};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
@@ -262,7 +262,7 @@ impl<'a> Walk<'a> {
     fn begin(lowering: &mut Lowering, output: Output<'a>, layout: Layout, tiles: &Formula) -> Result<Walk<'a>, Error> {
         let (shape, reduction, ty) = (output.shape, output.reduction, lowering.index_type());
         let (outer, behind) = shape.around(output.statement);
-        let threads = threads(lowering);
+        let threads = threads(lowering, Span::BLOCK);
         let thread = || name("threadIdx.x").cast(Type::I32);
         let within = lowering.local("within", Type::I32, thread() % int(layout.columns));
         let group = lowering.local("group", Type::I32, thread() / int(layout.columns));

@@ -6,7 +6,7 @@
 use gpukc_dsl::program::{Direction, Statement};
 use gpukc_dsl::types::Type;
 
-use super::{Block, Scanned, Shape, THREADS, four, wide};
+use super::{Block, Scanned, Shape, four, wide};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
@@ -60,8 +60,8 @@ pub fn store(
         return Ok(());
     }
     let first_block = block.number.constant().is_none().then(|| block.number.clone().binary("==", int(0)));
-    lowering
-        .when_some(first_block, |lowering| outputs.output.beyond(lowering, name("threadIdx.x").cast(Type::I32), i64::from(THREADS)))
+    let threads = block.span.threads().into();
+    lowering.when_some(first_block, |lowering| outputs.output.beyond(lowering, name("threadIdx.x").cast(Type::I32), threads))
 }
 
 impl Output<'_> {
@@ -145,7 +145,7 @@ impl Outputs<'_> {
 
     /// What stands before a row of 128 terms.
     fn before_row(&self, lowering: &mut Lowering, row: &Expr) -> Expr {
-        let row = self.block.warp.clone() * int(4) + row.clone();
+        let row = self.block.warp.clone() * int(self.block.span.rows) + row.clone();
         let before = call("lane_value", vec![self.scanned.before_rows.clone(), row]);
         let before = self.output.reduction.combine(self.before_block.clone(), before);
         lowering.local("before", self.output.reduction.accumulator.clone(), before)
@@ -153,12 +153,11 @@ impl Outputs<'_> {
 
     fn one_by_one(&self, lowering: &mut Lowering) -> Result<(), Error> {
         let ty = lowering.index_type();
-        four(lowering, "at", |lowering, at| {
+        self.block.span.each_row(lowering, |lowering, at| {
             let before = self.before_row(lowering, &at);
             let values = self.scanned.values.quad(lowering, &at);
             four(lowering, "quad", |lowering, quad| {
-                let term = self.block.first.clone() + at.clone() * int(128) + quad.clone();
-                let term = lowering.local("term", ty, term);
+                let term = lowering.local("term", ty, self.block.quad(at.clone()) + quad.clone());
                 let value = self.output.reduction.combine(before, values.term(quad));
                 lowering.when(term.clone().less(self.block.terms.clone()), |lowering| {
                     self.output.store(lowering, term + int(i64::from(self.is_exclusive())), value)
@@ -185,32 +184,38 @@ impl Outputs<'_> {
     }
 
     fn in_packs(&self, lowering: &mut Lowering) -> Result<(), Error> {
-        four(lowering, "at", |lowering, at| {
+        self.block.span.each_row(lowering, |lowering, at| {
             let before = self.before_row(lowering, &at);
-            let first = self.block.first.clone() + at.clone() * int(128);
-            let pack = lowering.pack(self.output.statement.array, 4);
-            let (_, offset) = self.first_place(lowering, first.clone())?;
-            let place = Expr::Unary("&", Box::new(lowering.wide(self.output.statement.array, 4, offset)));
-            let store = Node::Call("store_once".into(), vec![place, pack.clone()]);
-            let values = self.scanned.values.quad(lowering, &at);
-            let of_quad = |quad: Expr| self.output.reduction.combine(before.clone(), values.term(quad));
-            if !self.is_exclusive() {
-                self.pack(lowering, &first, &pack, of_quad)?;
-                lowering.push(store);
-                return Ok(());
-            }
-            let ty = self.output.reduction.accumulator.clone();
-            let sums = lowering.registers(self.output.reduction.reduce.reducer.name(), ty, vec![5]);
-            four(lowering, "quad", |lowering, quad| {
-                lowering.push(Node::Assign(sums.clone().at(quad.clone() + int(1)), of_quad(quad)));
-                Ok(())
-            })?;
-            let last = sums.clone().at(int(4));
-            lowering.push(Node::Assign(sums.clone().at(int(0)), call("shuffle_up", vec![last.clone(), int(1)])));
-            self.pack(lowering, &first, &pack, |quad| sums.clone().at(quad))?;
-            self.shifted(lowering, &first, &pack, store)?;
-            lowering.when(self.block.lane.clone().binary("==", int(31)), |lowering| self.output.store(lowering, first + int(4), last))
+            let first = self.block.quad(at.clone());
+            let there = (self.block.span.quads && !self.block.span.full).then(|| first.clone().less(self.block.terms.clone()));
+            lowering.when_some(there, |lowering| self.quad_in_pack(lowering, at, before, first))
         })
+    }
+
+    /// The outputs of a quad.
+    fn quad_in_pack(&self, lowering: &mut Lowering, at: Expr, before: Expr, first: Expr) -> Result<(), Error> {
+        let pack = lowering.pack(self.output.statement.array, 4);
+        let (_, offset) = self.first_place(lowering, first.clone())?;
+        let place = Expr::Unary("&", Box::new(lowering.wide(self.output.statement.array, 4, offset)));
+        let store = Node::Call("store_once".into(), vec![place, pack.clone()]);
+        let values = self.scanned.values.quad(lowering, &at);
+        let of_quad = |quad: Expr| self.output.reduction.combine(before.clone(), values.term(quad));
+        if !self.is_exclusive() {
+            self.pack(lowering, &first, &pack, of_quad)?;
+            lowering.push(store);
+            return Ok(());
+        }
+        let ty = self.output.reduction.accumulator.clone();
+        let sums = lowering.registers(self.output.reduction.reduce.reducer.name(), ty, vec![5]);
+        four(lowering, "quad", |lowering, quad| {
+            lowering.push(Node::Assign(sums.clone().at(quad.clone() + int(1)), of_quad(quad)));
+            Ok(())
+        })?;
+        let last = sums.clone().at(int(4));
+        lowering.push(Node::Assign(sums.clone().at(int(0)), call("shuffle_up", vec![last.clone(), int(1)])));
+        self.pack(lowering, &first, &pack, |quad| sums.clone().at(quad))?;
+        self.shifted(lowering, &first, &pack, store)?;
+        lowering.when(self.block.lane.clone().binary("==", int(31)), |lowering| self.output.store(lowering, first + int(4), last))
     }
 
     /// Computes the outputs of a quad.

@@ -12,8 +12,8 @@ use gpukc_dsl::program::Statement;
 use gpukc_dsl::types::Type;
 
 use super::{
-    Published, Scanned, Shape, THREADS, Threads, Values, block, four, look_back, number, outputs, publish, rows_before, rows_running,
-    scan_rows, terms, threads,
+    Published, Scanned, Shape, Span, THREADS, Threads, Values, block, four, look_back, number, outputs, publish, rows_before,
+    rows_running, scan_rows, terms, threads,
 };
 use crate::error::Error;
 use crate::formula::Formula;
@@ -115,7 +115,7 @@ impl<'a> Pipeline<'a> {
         let totals = lowering.shared("totals", ty.clone(), vec![128]);
         let before_block = lowering.shared("before_block", ty.clone(), Vec::new());
         let ticket = lowering.shared("ticket", Type::I32, Vec::new());
-        let threads = threads(lowering);
+        let threads = threads(lowering, Span::BLOCK);
         let values = lowering.registers("value", ty.clone(), vec![4, 4]);
         let rows_before = lowering.variable("rows_before", ty, Some(reduction.identity.clone()));
         let turn = lowering.variable("turn", Type::I32, Some(int(0)));

@@ -51,9 +51,9 @@ pub fn load(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block
 
 fn one_by_one(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, block: &Block, values: &Expr) -> Result<(), Error> {
     let ty = lowering.index_type();
-    four(lowering, "at", |lowering, at| {
+    block.span.each_row(lowering, |lowering, at| {
         four(lowering, "quad", |lowering, quad| {
-            let term = lowering.local("term", ty, block.first.clone() + at.clone() * int(128) + quad.clone());
+            let term = lowering.local("term", ty, block.quad(at.clone()) + quad.clone());
             let place = values.clone().at(at).at(quad);
             lowering.push(Node::Assign(place.clone(), reduction.identity.clone()));
             lowering.when(term.clone().less(block.terms.clone()), |lowering| {
@@ -73,11 +73,11 @@ fn in_packs(
     along: &[Along],
     values: &Expr,
 ) -> Result<(), Error> {
-    let packs: Vec<Expr> = along.iter().map(|along| lowering.packs(along.array, 4, 4)).collect();
-    four(lowering, "at", |lowering, at| {
+    let packs: Vec<Expr> = along.iter().map(|along| lowering.packs(along.array, 4, block.span.rows)).collect();
+    block.span.each_row(lowering, |lowering, at| {
+        let first = block.quad_there(lowering, at.clone());
         for (array, pack) in along.iter().zip(&packs) {
-            let first = block.first.clone() + at.clone() * int(128);
-            let Expr::Element(_, offset) = array.first_place(lowering, shape, reduction, first)? else {
+            let Expr::Element(_, offset) = array.first_place(lowering, shape, reduction, first.clone())? else {
                 return Err(Error::Bug("an array's element is none".into()));
             };
             let [offset] = <[Expr; 1]>::try_from(offset).map_err(|_| Error::Bug("an element with several offsets".into()))?;
@@ -87,14 +87,15 @@ fn in_packs(
         Ok(())
     })?;
     let numbered = asks_for_number(lowering.kernel, reduction, along);
-    four(lowering, "at", |lowering, at| {
+    block.span.each_row(lowering, |lowering, at| {
+        let first = if numbered { block.quad_there(lowering, at.clone()) } else { block.quad(at.clone()) };
         four(lowering, "quad", |lowering, quad| {
             for (array, pack) in along.iter().zip(&packs) {
                 let lane = if array.reversed { int(3) - quad.clone() } else { quad.clone() };
                 let element = pack.clone().at(at.clone()).lane(lane);
                 lowering.computed.extend(array.reads.iter().map(|read| (*read, element.clone())));
             }
-            bind(lowering, shape, reduction, block.first.clone() + at.clone() * int(128) + quad.clone(), numbered);
+            bind(lowering, shape, reduction, first.clone() + quad.clone(), numbered);
             let place = values.clone().at(at).at(quad);
             if reduction.reduce.filter.is_some() {
                 lowering.push(Node::Assign(place.clone(), reduction.identity.clone()));
