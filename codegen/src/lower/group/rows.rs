@@ -38,16 +38,22 @@ impl Numbering {
     }
 }
 
+/// Most maps that come before the first reduction of a group.
+const MOST_LEADING: usize = 2;
+
 /// A group of row statements that the first of these begins, if there is one.
 pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usize]) -> Option<Group> {
-    let (&first, others) = pending.split_first()?;
-    let statement = &kernel.statements[first];
-    let shape = RowShape::of_reduction(kernel, facts, statement)?;
-    let mut statements = vec![first];
-    for &next in others {
-        if !shape.takes(kernel, facts, &kernel.statements[next], &statements) {
+    let (shape, leading) = shape_of(kernel, facts, pending)?;
+    let mut statements = pending[..=leading].to_vec();
+    let fails = |number: usize| walk::can_fail(kernel, kernel.statements[number].value);
+    let mut failing = fails(pending[leading]);
+    for &next in &pending[leading + 1..] {
+        // Of several statements that fail, the first one's index is reported: they stay apart.
+        let both = failing && fails(next);
+        if both || !shape.takes(kernel, facts, &kernel.statements[next], &statements) {
             break;
         }
+        failing |= fails(next);
         statements.push(next);
     }
     let numbering = shape.numbering;
@@ -65,6 +71,26 @@ pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usiz
         return None;
     }
     Some(Group { statements, schedule: Schedule::Rows, numbering, tile: None })
+}
+
+/// The shape of the rows, which the first reduction has, and how many maps stand before it that it reads along its rows: a sum of two
+/// arrays that is a result itself, then its norm.
+fn shape_of(kernel: &Kernel, facts: &Facts, pending: &[usize]) -> Option<(RowShape, usize)> {
+    let reduces = |number: &usize| walk::has_reduction(kernel, kernel.statements[*number].value);
+    let leading = pending.iter().take(MOST_LEADING + 1).position(reduces)?;
+    let reduction = &kernel.statements[pending[leading]];
+    let shape = RowShape::of_reduction(kernel, facts, reduction)?;
+    let joins = |place: usize| {
+        let map = &kernel.statements[pending[place]];
+        let read = walk::reads_array(kernel, reduction, map.array) && !walk::can_fail(kernel, map.value);
+        read && shape.takes(kernel, facts, map, &pending[..place])
+    };
+    let own_row = || {
+        let inner = only_reduction(kernel, reduction).map(|(_, reduce)| reduce.variables.clone()).unwrap_or_default();
+        shape.reads_own_row(kernel, reduction, &reduction.variables, &inner, &pending[..leading])
+    };
+    let fits = leading == 0 || shape.numbering.after == 0 && (0..leading).all(joins) && own_row();
+    fits.then_some((shape, leading))
 }
 
 /// How a block holds the columns of a group; of one that asks for too many registers, its first statements keep those that fit.
@@ -126,7 +152,7 @@ impl RowShape {
 
     /// Whether a later statement can join the rows of `group`.
     fn takes(&self, kernel: &Kernel, facts: &Facts, statement: &Statement, group: &[usize]) -> bool {
-        if !is_plain(kernel, facts, statement) || walk::can_fail(kernel, statement.value) {
+        if !is_plain(kernel, facts, statement) {
             return false;
         }
         let (rows, inner) = if let Some(other) = RowShape::of_reduction(kernel, facts, statement) {
