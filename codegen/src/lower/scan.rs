@@ -15,6 +15,7 @@
 mod columns;
 mod outputs;
 mod pipeline;
+mod span;
 mod terms;
 
 use gpukc_dsl::program::{Direction, ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Scan, Statement};
@@ -31,50 +32,10 @@ use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 use crate::size;
 use crate::walk;
+use span::Span;
 
 /// Threads of a block of 4,096 terms: eight warps of four rows each.
 const THREADS: u32 = 256;
-
-/// What a block of threads takes.
-#[derive(Clone, Copy)]
-struct Span {
-    warps: i64,
-    /// Rows of 128 terms of a warp.
-    rows: i64,
-    /// Whether a quad is of the terms as a whole or not at all.
-    quads: bool,
-    /// Whether there are as many terms.
-    full: bool,
-}
-
-impl Span {
-    /// A block of 4,096 terms, the last one of a scan perhaps of fewer.
-    const BLOCK: Span = Span { warps: THREADS as i64 / 32, rows: 4, quads: false, full: false };
-
-    /// For terms that one block takes.
-    fn of_shape(shape: &Shape, facts: &Facts) -> Span {
-        let terms = &shape.terms;
-        let Some(bound) = facts.bound(terms) else { return Span::BLOCK };
-        let (warps, rows) = ((bound / 512).clamp(1, Span::BLOCK.warps), (bound / 128).clamp(1, Span::BLOCK.rows));
-        // The outputs of an exclusive scan come from neighbouring lanes too.
-        let quads = shape.scan.inclusive && facts.aligned && facts.multiple(terms, 4) && facts.at_least(terms, 4);
-        Span { warps, rows, quads, full: facts.is(terms, warps * rows * 128) }
-    }
-
-    fn threads(self) -> u32 {
-        32 * self.warps as u32
-    }
-
-    /// Rows of all warps.
-    fn all_rows(self) -> i64 {
-        self.warps * self.rows
-    }
-
-    /// Visits a warp's rows.
-    fn each_row(self, lowering: &mut Lowering, write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>) -> Result<(), Error> {
-        lowering.each("at", Type::I32, [int(0), int(self.rows), int(1)], Unroll::Full, write)
-    }
-}
 
 struct Shape {
     id: ExprId,
@@ -203,7 +164,7 @@ impl Block {
     /// The same, but where there is no such term that of the last quad: no output that there is depends on what later terms are.
     fn quad_there(&self, lowering: &mut Lowering, at: Expr) -> Expr {
         let first = self.quad(at);
-        if !self.span.quads || self.span.full {
+        if !self.span.quads {
             return first;
         }
         let ty = lowering.index_type();

@@ -187,7 +187,7 @@ impl Outputs<'_> {
         self.block.span.each_row(lowering, |lowering, at| {
             let before = self.before_row(lowering, &at);
             let first = self.block.quad(at.clone());
-            let there = (self.block.span.quads && !self.block.span.full).then(|| first.clone().less(self.block.terms.clone()));
+            let there = self.block.span.quads.then(|| first.clone().less(self.block.terms.clone()));
             lowering.when_some(there, |lowering| self.quad_in_pack(lowering, at, before, first))
         })
     }
