@@ -145,8 +145,11 @@ struct Block {
     /// Its row of terms, and its number in the row.
     row: Expr,
     number: Expr,
-    /// Terms of a row.
+    /// Terms of a row, and those whose outputs are stored: none by threads without a row, which scan the first one's terms.
     terms: Expr,
+    stored: Expr,
+    /// Whether the thread has a row, where that is a question.
+    live: Option<Expr>,
     /// Its first term, and the lane's.
     start: Expr,
     first: Expr,
@@ -253,7 +256,7 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
     bind_results(lowering, &shape.batch, &block.row)?;
     let values = lowering.registers("value", reduction.accumulator.clone(), vec![span.rows as u32, 4]);
     terms::load(lowering, shape, &reduction, &block, &values)?;
-    let totals = lowering.shared("row_total", reduction.accumulator.clone(), vec![span.all_rows() as u32]);
+    let totals = lowering.shared("row_total", reduction.accumulator.clone(), vec![(span.scans * span.all_rows()) as u32]);
     scan_rows(lowering, &reduction, &values, &totals, &threads)?;
     lowering.push(Node::Barrier);
     let rows_running = rows_running(lowering, &reduction, &totals, &threads);
@@ -264,7 +267,8 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
     };
     let scanned = Scanned { values: Values::Registers(values), before_rows };
     outputs::store(lowering, statement, shape, &reduction, &block, &scanned, before_block)?;
-    lowering.end_launch(&suffix, "scan", notes(span, published.is_some()), [all, 1.into(), 1.into()], [span.threads(), 1, 1]);
+    let blocks = if span.scans > 1 { all.div_ceil(span.scans) } else { all };
+    lowering.end_launch(&suffix, "scan", notes(span, published.is_some()), [blocks, 1.into(), 1.into()], [span.threads(), 1, 1]);
     Ok(())
 }
 
@@ -333,8 +337,19 @@ fn block(
     let ty = lowering.index_type();
     let terms = lowering.size(&shape.terms, "terms");
     let single = rows.constant() == Some(1);
+    let span = threads.span;
+    let (mut stored, mut live) = (terms.clone(), None);
     let (row, number) = match published.zip(ticket) {
         None if single => (int(0), int(0)),
+        None if span.scans > 1 => {
+            let place = name("blockIdx.x").cast(ty) * int(span.scans) + threads.warp.clone();
+            let place = lowering.local("place", ty, place);
+            let count = lowering.size(rows, "rows");
+            let there = lowering.local("live", Type::Bool, place.clone().less(count));
+            stored = lowering.local("stored", ty, there.clone().choose(terms.clone(), int(0)));
+            live = Some(there.clone());
+            (lowering.local("row", ty, there.choose(place, int(0))), int(0))
+        }
         None => (lowering.local("row", ty, name("blockIdx.x").cast(ty)), int(0)),
         Some((published, ticket)) => number(lowering, published, rows, ticket),
     };
@@ -342,10 +357,10 @@ fn block(
         Some(_) => int(0),
         None => lowering.local("start", ty, number.clone() * int(BLOCK)),
     };
-    let span = threads.span;
-    let first = start.clone() + threads.warp.clone() * int(128 * span.rows) + threads.lane.clone() * int(4);
+    let warp = if span.scans > 1 { int(0) } else { threads.warp.clone() };
+    let first = start.clone() + warp * int(128 * span.rows) + threads.lane.clone() * int(4);
     let first = lowering.local("first", ty, first);
-    Block { row, number, terms, start, first, lane: threads.lane.clone(), warp: threads.warp.clone(), span }
+    Block { row, number, terms, stored, live, start, first, lane: threads.lane.clone(), warp: threads.warp.clone(), span }
 }
 
 /// Which row of terms a ticket stands for, and which block of it.
@@ -402,7 +417,11 @@ fn scan_rows(lowering: &mut Lowering, reduction: &Reduction, values: &Expr, tota
 /// By lane: the scan of the rows' totals up to that row. Lanes beyond the last row have what nobody asks for.
 fn rows_running(lowering: &mut Lowering, reduction: &Reduction, totals: &Expr, threads: &Threads) -> Expr {
     let (lane, rows) = (threads.lane.clone(), threads.span.all_rows());
-    let row = if rows < 32 { lane % int(rows) } else { lane };
+    let row = match threads.span.scans {
+        1 if rows == 32 => lane,
+        1 => lane % int(rows),
+        _ => threads.warp.clone() * int(rows) + lane % int(rows),
+    };
     let running = call("kogge_stone", vec![totals.clone().at(row), reduction.functor()]);
     lowering.local("rows_running", reduction.accumulator.clone(), running)
 }

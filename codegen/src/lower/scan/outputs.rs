@@ -60,8 +60,11 @@ pub fn store(
         return Ok(());
     }
     let first_block = block.number.constant().is_none().then(|| block.number.clone().binary("==", int(0)));
-    let threads = block.span.threads().into();
-    lowering.when_some(first_block, |lowering| outputs.output.beyond(lowering, name("threadIdx.x").cast(Type::I32), threads))
+    let (thread, threads) = match block.span.scans {
+        1 => (name("threadIdx.x").cast(Type::I32), block.span.threads().into()),
+        _ => (block.lane.clone(), 32),
+    };
+    lowering.when_some(first_block.or(block.live.clone()), |lowering| outputs.output.beyond(lowering, thread, threads))
 }
 
 impl Output<'_> {
@@ -145,7 +148,10 @@ impl Outputs<'_> {
 
     /// What stands before a row of 128 terms.
     fn before_row(&self, lowering: &mut Lowering, row: &Expr) -> Expr {
-        let row = self.block.warp.clone() * int(self.block.span.rows) + row.clone();
+        let row = match self.block.span.scans {
+            1 => self.block.warp.clone() * int(self.block.span.rows) + row.clone(),
+            _ => row.clone(),
+        };
         let before = call("lane_value", vec![self.scanned.before_rows.clone(), row]);
         let before = self.output.reduction.combine(self.before_block.clone(), before);
         lowering.local("before", self.output.reduction.accumulator.clone(), before)
@@ -159,7 +165,7 @@ impl Outputs<'_> {
             four(lowering, "quad", |lowering, quad| {
                 let term = lowering.local("term", ty, self.block.quad(at.clone()) + quad.clone());
                 let value = self.output.reduction.combine(before, values.term(quad));
-                lowering.when(term.clone().less(self.block.terms.clone()), |lowering| {
+                lowering.when(term.clone().less(self.block.stored.clone()), |lowering| {
                     self.output.store(lowering, term + int(i64::from(self.is_exclusive())), value)
                 })
             })
@@ -187,7 +193,7 @@ impl Outputs<'_> {
         self.block.span.each_row(lowering, |lowering, at| {
             let before = self.before_row(lowering, &at);
             let first = self.block.quad(at.clone());
-            let there = self.block.span.quads.then(|| first.clone().less(self.block.terms.clone()));
+            let there = self.block.span.quads.then(|| first.clone().less(self.block.stored.clone()));
             lowering.when_some(there, |lowering| self.quad_in_pack(lowering, at, before, first))
         })
     }
