@@ -166,7 +166,7 @@ fn finish(lowering: &mut Lowering, statement: &Statement, container: Container) 
     })
 }
 
-/// Stores each element of a memory: its value, of what another memory has in its place. Packs of them where they make packs.
+/// Stores each element of a memory: its value, of what another memory has in its place. Packs of them, but for what is left at the end.
 fn each_element(
     lowering: &mut Lowering,
     container: Container,
@@ -176,30 +176,39 @@ fn each_element(
 ) -> Result<(), Error> {
     let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
     let widest = source.iter().chain([&target]).map(|(_, ty)| ty.size() as i64).max().unwrap_or(1);
-    let packs = lowering.facts.aligned && lowering.facts.multiple(&elements, PACK_BYTES / widest);
-    let lanes = if packs { PACK_BYTES / widest } else { 1 };
+    let lanes = if lowering.facts.aligned { PACK_BYTES / widest } else { 1 };
+    let store = |lowering: &mut Lowering, element: Expr| {
+        let own = source.clone().map(|(pointer, _)| pointer.at(element.clone()));
+        lowering.push(Node::Assign(target.0.clone().at(element), value(own)));
+        Ok(())
+    };
     if lanes == 1 {
-        return over(lowering, &elements, ("element", what), vec![note], |lowering, element| {
-            let own = source.map(|(pointer, _)| pointer.at(element.clone()));
-            lowering.push(Node::Assign(target.0.at(element), value(own)));
-            Ok(())
-        });
+        return over(lowering, &elements, ("element", what), vec![note], store);
     }
-    let wide = |(pointer, ty): (Expr, Type), at: &Expr| Expr::Wide(ty, lanes as u32, Box::new(pointer), Box::new(at.clone()));
+    let wide =
+        |(pointer, ty): &(Expr, Type), at: &Expr| Expr::Wide(*ty, lanes as u32, Box::new(pointer.clone()), Box::new(at.clone()));
+    let count = lowering.size(&elements, "elements");
     over(lowering, &elements.div_ceil(lanes), ("pack", what), vec![note], |lowering, number| {
-        let at = lowering.local("element", lowering.index_type(), number * int(lanes));
-        let own = source.map(|source| {
-            let ty = CudaType::Pack(source.1, lanes as u32);
-            let pack = wide(source, &at);
-            lowering.local("own", ty, pack)
-        });
-        let pack = lowering.variable("values", CudaType::Pack(target.1, lanes as u32), None);
-        lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
-            let value = value(own.map(|own| own.lane(lane.clone())));
-            lowering.push(Node::Assign(pack.clone().lane(lane), value));
+        let first = lowering.local("first", lowering.index_type(), number * int(lanes));
+        let (then, ()) = lowering.block(|lowering| {
+            let own = source.as_ref().map(|memory| {
+                let pack = wide(memory, &first);
+                lowering.local("own", CudaType::Pack(memory.1, lanes as u32), pack)
+            });
+            let values = lowering.variable("values", CudaType::Pack(target.1, lanes as u32), None);
+            lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
+                let value = value(own.map(|own| own.lane(lane.clone())));
+                lowering.push(Node::Assign(values.clone().lane(lane), value));
+                Ok(())
+            })?;
+            lowering.push(Node::Assign(wide(&target, &first), values));
             Ok(())
         })?;
-        lowering.push(Node::Assign(wide(target, &at), pack));
+        let (otherwise, ()) = lowering.block(|lowering| {
+            let rest = [first.clone(), count.clone(), int(1)];
+            lowering.each("element", lowering.index_type(), rest, Unroll::By(1), store)
+        })?;
+        lowering.push(Node::If { condition: (first + int(lanes)).binary("<=", count), then, otherwise });
         Ok(())
     })
 }
