@@ -30,7 +30,12 @@ pub fn total(lowering: &mut Lowering, row: &Row, tile: Tile, reduction: &Reducti
             Ok(())
         })?;
     }
-    positions(lowering, row, inner, Beyond::Nothing, |lowering, spot| lowering.accumulate(reduction, part(spot.own)))?;
+    positions(lowering, row, inner, Beyond::Nothing, |lowering, spot| {
+        // Threads without a column could do without the branch. But with it the compiler computes addresses again for the stores instead
+        // of keeping those of the loads in registers that there are not (columns of 16,384: 72 µs, without 98 µs).
+        let live = spot.guard.map(|guard| guard.condition);
+        lowering.when_some(live, |lowering| lowering.accumulate(reduction, part(spot.own)))
+    })?;
     let (settles, reduction) = (tile.settles(), reduction.clone());
     let settled = move |reduction: &Reduction, total| if settles { reduction.settle(total) } else { total };
     let of_thread = move |reduction: &Reduction, lane: &Expr| {
