@@ -27,7 +27,8 @@ __device__ __forceinline__ float infinity_f32() {
 
 // The smaller of two. Of floats: NaN if either is, and -0 below +0.
 template <class T> __device__ __forceinline__ T minimum(T a, T b) {
-    return b < a ? b : a;
+    const auto x = +a, y = +b;
+    return (T)(y < x ? y : x);
 }
 
 __device__ __forceinline__ float minimum(float a, float b) {
