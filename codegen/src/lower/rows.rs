@@ -1,8 +1,9 @@
 //! Rows: reductions along one dimension and what depends on them (softmax, layernorm), one launch for all.
 //!
 //! A thread holds accumulators of the canonical order, so the layout of threads over a row follows from it:
-//! - *lanes*: up to 512 elements, 1,024 narrow ones, 2 to 32 lanes of a warp a row, packs of four neighbouring accumulators a lane, the row in
-//!   registers;
+//! - *lanes*: up to 512 elements, 1,024 where they are narrow or only reduced, 2 to 32 lanes of a warp a row, packs of four neighbouring
+//!   accumulators a lane, the row in registers; up to 32,768 narrow ones of which nothing but what is read must be held, a warp for each
+//!   4,096 of them;
 //! - *strided*: the same where elements or extents do not allow packs: neighbouring lanes have neighbouring accumulators;
 //! - *registers*: up to 32,768 elements, a block a row, 128 threads for each 4,096 elements, an accumulator a thread, the row in
 //!   registers (at most 32 a thread): one read and one write;

@@ -7,7 +7,8 @@
 //!
 //! Waiting ends: a block takes its number when it starts, so that all blocks with smaller numbers have started too, and none
 //! needs more than those. What is waited for are totals, which depend on their own block alone, and totals of totals: no block
-//! waits for a chain of others, and no bit depends on timing. Rows of terms that one block covers need none of this.
+//! waits for a chain of others, and no bit depends on timing. Rows of terms that one block covers need none of this, and no
+//! more warps than their terms do ([`span`]).
 //!
 //! Where accumulators are small enough, blocks go on to further terms, which they load while they wait ([`pipeline`]). Along an axis
 //! that others run faster than, blocks take tiles of neighbouring columns instead, if the axis is not too long ([`columns`]).
