@@ -66,7 +66,8 @@ pub fn of_program(lowering: &mut Lowering, members: &[Member], block: &Block, al
         let condition = is_wide(lowering, block, along);
         let (then, ()) = lowering.block(|lowering| wide(lowering, members, block, along))?;
         lowering.computed.clear();
-        let (otherwise, ()) = lowering.block(|lowering| one_by_one(lowering, members, block, flat))?;
+        let (otherwise, ()) = lowering.block(|lowering| narrow(lowering, members, block, along))?;
+        lowering.computed.clear();
         lowering.push(Node::If { condition, then, otherwise });
     }
     (lowering.element, lowering.flat) = (None, None);
@@ -175,13 +176,18 @@ pub fn accumulate(
     Ok(())
 }
 
-/// The lane's terms of a whole block, by packs, several of them in flight.
-fn wide(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[Along]) -> Result<(), Error> {
-    let ty = lowering.index_type();
+/// Packs of each array that a lane has in flight, if a load is one of so many bytes.
+fn depth(lowering: &Lowering, block: &Block, along: &[Along]) -> i64 {
     let widest = along.iter().map(|along| lowering.kernel.arrays[along.array].element.size()).max().unwrap_or(1);
     let streams = along.len().next_power_of_two() as i64;
     let depth = if block.own * widest as i64 > 8 { (2 * WIDE_LOADS / streams).min(WIDE_LOADS) } else { NARROW_LOADS / streams };
-    let depth = depth.max(4);
+    depth.max(4)
+}
+
+/// The lane's terms of a whole block, by packs, several of them in flight.
+fn wide(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[Along]) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let depth = depth(lowering, block, along);
     lowering.each("row", Type::I32, [int(0), int(32), int(depth)], Unroll::By(1), |lowering, row| {
         let start = block.first.clone() + row * int(ACCUMULATORS) + block.thread.clone() * int(block.own);
         let start = lowering.local("start", ty, start);
@@ -196,14 +202,58 @@ fn wide(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[Alo
         })?;
         lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
             lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
-                for (along, pack) in along.iter().zip(&packs) {
-                    lowering.take_from(along, &pack.clone().at(ahead.clone()).lane(part.clone()));
-                }
                 let term = start.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone();
-                accumulate(lowering, members, block, &part, |lowering, number| {
-                    run_along(lowering, &members[number].reduction.reduce.variables, term.clone());
+                take(lowering, members, block, along, &packs, (&ahead, &part), term)
+            })
+        })
+    })
+}
+
+/// The lane's terms of a block that ends early, or where packs may not start: as many in flight, an element a load.
+fn narrow(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[Along]) -> Result<(), Error> {
+    let ty = lowering.index_type();
+    let last = block.last(lowering);
+    let depth = depth(lowering, block, along).min(WIDE_LOADS);
+    lowering.each("row", ty, [block.lo(), last.clone(), int(ACCUMULATORS * depth)], Unroll::By(1), |lowering, row| {
+        let packs: Vec<Expr> = along.iter().map(|along| lowering.packs(along.array, block.own, depth)).collect();
+        let term = |ahead: &Expr, part: &Expr| row.clone() + ahead.clone() * int(ACCUMULATORS) + part.clone();
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
+                // No branches between loads: past the end the last term is loaded again.
+                let term = call("minimum", vec![term(&ahead, &part), last.clone() - int(1)]);
+                let at = lowering.local("at", ty, block.at(term));
+                for (along, pack) in along.iter().zip(&packs) {
+                    let element = lowering.pointer(along.array).at(at.clone());
+                    lowering.push(Node::Assign(pack.clone().at(ahead.clone()).lane(part.clone()), element));
+                }
+                Ok(())
+            })
+        })?;
+        lowering.each("ahead", Type::I32, [int(0), int(depth), int(1)], Unroll::Full, |lowering, ahead| {
+            lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
+                let term = lowering.local("term", ty, term(&ahead, &part));
+                lowering.when(term.clone().less(last.clone()), |lowering| {
+                    take(lowering, members, block, along, &packs, (&ahead, &part), term)
                 })
             })
         })
+    })
+}
+
+/// Takes a term from a lane of what has been loaded.
+fn take(
+    lowering: &mut Lowering,
+    members: &[Member],
+    block: &Block,
+    along: &[Along],
+    packs: &[Expr],
+    (ahead, part): (&Expr, &Expr),
+    term: Expr,
+) -> Result<(), Error> {
+    for (along, pack) in along.iter().zip(packs) {
+        lowering.take_from(along, &pack.clone().at(ahead.clone()).lane(part.clone()));
+    }
+    accumulate(lowering, members, block, part, |lowering, number| {
+        run_along(lowering, &members[number].reduction.reduce.variables, term.clone());
     })
 }
