@@ -66,7 +66,11 @@ impl<'a> Columns<'a> {
 struct Block {
     /// Its number in its cluster, if there are clusters.
     slice: Option<Expr>,
+    /// Its first column.
     tile: Expr,
+    /// The thread's first column, and whether there is one.
+    column: Expr,
+    inside: Expr,
     /// Its block of 4,096 rows, and how many there are.
     block: Expr,
     blocks: Expr,
@@ -85,21 +89,26 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
         Some(_) => (1, Vec::new()),
     };
     let blocks = |tile: i64| width.clone().div_ceil(tile).times(outer.clone()).times(work.level.blocks.clone());
+    let of_whole_columns = |tile: i64| width.clone().times(outer.clone()).div_ceil(tile);
     let bytes = work.reduction.result.size() as i64;
     let layout = Layout::choose(lowering, work.level, &width, (lanes, bytes), blocks);
-    let block = begin(lowering, work, layout, &width)?;
-    let ty = lowering.index_type();
-    let within = name("threadIdx.x").cast(Type::I32) * int(layout.lanes);
-    let column = lowering.local("column", ty, block.tile.clone() * int(layout.tile()) + within);
-    lowering.variables.insert(work.columns.variable, column.clone());
-    let rows = Rows::begin(lowering, work, layout, reads, &block, column.clone())?;
-    lowering.when(column.clone().less(block.width.clone()), |lowering| rows.take_all(lowering, work))?;
-    match layout.along * layout.slices {
-        1 => store_own(lowering, work, layout, &block, column, &rows)?,
-        _ => meet(lowering, work, layout, &block, &rows)?,
+    let block = if layout.has_whole_columns() {
+        begin_whole_columns(lowering, work, layout, (&width, &outer))?
+    } else {
+        begin(lowering, work, layout, &width)?
+    };
+    lowering.variables.insert(work.columns.variable, block.column.clone());
+    let rows = Rows::begin(lowering, work, layout, reads, &block, block.column.clone())?;
+    lowering.when(block.inside.clone(), |lowering| {
+        rows.take_all(lowering, work)?;
+        if layout.has_whole_columns() { store_own(lowering, work, layout, &block, &rows) } else { Ok(()) }
+    })?;
+    if !layout.has_whole_columns() {
+        meet(lowering, work, layout, &block, &rows)?;
     }
     let suffix = level_suffix(lowering, std::slice::from_ref(work.member), work.level);
-    let grid = blocks(layout.tile()).times(work.level.needed.clone()).times(layout.slices);
+    let grid = if layout.has_whole_columns() { of_whole_columns(layout.tile()) } else { blocks(layout.tile()) };
+    let grid = grid.times(work.level.needed.clone()).times(layout.slices);
     let threads = [layout.across as u32, layout.along as u32, 1];
     let mut notes = notes(work.level, layout);
     notes.extend(lowering.block_order_note().filter(|_| work.level.sources.is_none()));
@@ -117,12 +126,20 @@ fn notes(level: &Level, layout: Layout) -> Vec<String> {
     }
     let Layout { lanes, along, own, slices, .. } = layout;
     let mut notes = vec![format!("Columns: neighbouring threads take neighbouring columns, {} a block.", layout.tile())];
+    if layout.has_whole_columns() {
+        notes = vec![
+            format!("Short columns: a thread takes whole ones, of {own} rows at most, and neighbouring threads take"),
+            "neighbouring ones.".into(),
+        ];
+    }
     if lanes > 1 {
         notes.push(format!("An access takes {lanes} of them, so that few instructions carry many bytes."));
     }
+    if layout.has_whole_columns() {
+        return notes;
+    }
     let threads = format!("A thread holds {own} of the accumulators of each of its columns");
     notes.push(match (along, slices) {
-        (1, 1) => format!("{threads}, all that terms reach."),
         (_, 1) => format!("{threads}; the {along} that share a column meet in shared memory."),
         _ => format!("{threads}; the {along} that share a column meet in shared memory, then"),
     });
@@ -157,38 +174,74 @@ fn begin(lowering: &mut Lowering, work: &Columns, layout: Layout, width: &Formul
         (block, lowering.local("outer", ty, rest / blocks.clone()))
     };
     bind_results(lowering, &work.outer, &outer)?;
-    Ok(Block { slice, tile, block, blocks, outer, width })
+    let within = name("threadIdx.x").cast(Type::I32) * int(layout.lanes);
+    let tile = tile * int(layout.tile());
+    let column = lowering.local("column", ty, tile.clone() + within);
+    let inside = column.clone().less(width.clone());
+    Ok(Block { slice, tile, column, inside, block, blocks, outer, width })
+}
+
+/// The same where threads have whole columns, numbered over all outer indices: there are few rows, and one block of them.
+fn begin_whole_columns(
+    lowering: &mut Lowering,
+    work: &Columns,
+    layout: Layout,
+    (width, outer): (&Formula, &Formula),
+) -> Result<Block, Error> {
+    let ty = lowering.index_type();
+    let blocks = lowering.size(&work.level.blocks, "blocks");
+    let count = lowering.size(&width.clone().times(outer.clone()), "results");
+    let width = lowering.size(width, "columns");
+    let number = match work.level.sources {
+        None => {
+            lowering.passes_over([work.statement]);
+            lowering.block_number()
+        }
+        Some(_) => name("blockIdx.x"),
+    };
+    let tile = number.cast(ty) * int(layout.tile());
+    let within = name("threadIdx.x").cast(Type::I32) * int(layout.lanes);
+    let wish = if work.outer.is_empty() { "column" } else { "result" };
+    let place = lowering.local(wish, ty, tile.clone() + within);
+    let inside = place.clone().less(count);
+    let (outer, column) = if work.outer.is_empty() {
+        (int(0), place)
+    } else {
+        let outer = lowering.local("outer", ty, place.clone() / width.clone());
+        (outer, lowering.local("column", ty, place % width.clone()))
+    };
+    bind_results(lowering, &work.outer, &outer)?;
+    Ok(Block { slice: None, tile, column, inside, block: int(0), blocks, outer, width })
 }
 
 /// Stores what one thread has of its columns: there is nobody to meet.
-fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Block, column: Expr, rows: &Rows) -> Result<(), Error> {
+fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Block, rows: &Rows) -> Result<(), Error> {
     let lanes = [int(0), int(layout.lanes), int(1)];
+    let column = &block.column;
     let whole = work.level.targets.is_none() && stores_packs(lowering, work.statement, layout.lanes);
-    lowering.when(column.clone().less(block.width.clone()), |lowering| {
-        let pack = whole.then(|| lowering.pack(work.statement.array, layout.lanes));
-        lowering.each("lane", Type::I32, lanes, Unroll::Full, |lowering, lane| {
-            let value = work.reduction.settle(rows.own(work.reduction, &lane));
-            let value = lowering.local(work.reduction.reduce.reducer.name(), work.reduction.accumulator.clone(), value);
-            let mine = if layout.lanes > 1 { column.clone() + lane.clone() } else { column.clone() };
-            match &pack {
-                None => finish(lowering, work, block, value, mine),
-                Some(pack) => {
-                    lowering.variables.insert(work.columns.variable, mine);
-                    lowering.computed.insert(work.member.id, work.reduction.finish(value));
-                    let value = lowering.value(work.statement.value)?;
-                    lowering.push(Node::Assign(pack.clone().lane(lane), value));
-                    Ok(())
-                }
+    let pack = whole.then(|| lowering.pack(work.statement.array, layout.lanes));
+    lowering.each("lane", Type::I32, lanes, Unroll::Full, |lowering, lane| {
+        let value = work.reduction.settle(rows.own(work.reduction, &lane));
+        let value = lowering.local(work.reduction.reduce.reducer.name(), work.reduction.accumulator.clone(), value);
+        let mine = if layout.lanes > 1 { column.clone() + lane.clone() } else { column.clone() };
+        match &pack {
+            None => finish(lowering, work, block, value, mine),
+            Some(pack) => {
+                lowering.variables.insert(work.columns.variable, mine);
+                lowering.computed.insert(work.member.id, work.reduction.finish(value));
+                let value = lowering.value(work.statement.value)?;
+                lowering.push(Node::Assign(pack.clone().lane(lane), value));
+                Ok(())
             }
-        })?;
-        let Some(pack) = pack else { return Ok(()) };
-        lowering.variables.insert(work.columns.variable, column);
-        let (indices, _) = lowering.guarded_indices(work.statement.array, &work.statement.subscripts)?;
-        let offset = lowering.row_major(work.statement.array, indices)?;
-        let place = lowering.wide(work.statement.array, layout.lanes, offset);
-        lowering.push(Node::Assign(place, pack));
-        Ok(())
-    })
+        }
+    })?;
+    let Some(pack) = pack else { return Ok(()) };
+    lowering.variables.insert(work.columns.variable, column.clone());
+    let (indices, _) = lowering.guarded_indices(work.statement.array, &work.statement.subscripts)?;
+    let offset = lowering.row_major(work.statement.array, indices)?;
+    let place = lowering.wide(work.statement.array, layout.lanes, offset);
+    lowering.push(Node::Assign(place, pack));
+    Ok(())
 }
 
 /// Brings together what the threads that share a column have: the block's in shared memory, then the cluster's.
@@ -206,7 +259,7 @@ fn meet(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Block, 
     let thread = name("threadIdx.y").cast(Type::I32) * int(across) + name("threadIdx.x").cast(Type::I32);
     let thread = lowering.local("thread", Type::I32, thread);
     let of_block = reduction.tree((0..along).map(|at| parts.clone().at(int(at)).at(thread.clone())).collect());
-    let mine = block.tile.clone() * int(layout.tile()) + thread.clone();
+    let mine = block.tile.clone() + thread.clone();
     let index = lowering.index_type();
     let taker = thread.clone().less(int(layout.tile()));
     let Some(slice) = block.slice.clone() else {

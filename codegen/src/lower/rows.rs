@@ -36,7 +36,7 @@ use crate::walk;
 use hold::{beside, hold_inputs, stores_packs};
 use layout::{ACCUMULATORS, BLOCK, Layout, Moved};
 use total::total;
-use visit::{Beyond, Row, at_position, positions};
+use visit::{Beyond, CHUNKS, Row, at_position, positions};
 
 pub use tile::Tile;
 
@@ -162,6 +162,7 @@ fn begin(
     let last = clamps.then(|| length.clone());
     // Positions up to what the extent exceeds.
     let sure = bounds(lowering, extent).map_or(0, |(_, less)| less);
+    let whole_chunks = CHUNKS.map(|steps| (steps, lowering.facts.multiple(extent, steps * ACCUMULATORS)));
     let part = match layout {
         Layout::Lanes { warps: 2.., .. } => part_of_block(lowering, layout, length),
         Layout::Lanes { lanes, .. } | Layout::Strided { lanes, .. } => part_of_lanes(lowering, layout, lanes, rows, (length, full)),
@@ -189,6 +190,7 @@ fn begin(
         at: 0,
         length: last,
         sure,
+        whole_chunks,
         beside: Vec::new(),
         output: None,
         start,

@@ -34,6 +34,9 @@ const MOST_SINGLE: usize = 2;
 /// Accumulators of a thread that are few.
 const FEW_HELD: i64 = 8;
 
+/// Heights of short columns, each of which one thread takes as a whole: the heights that a text serves end at one of them.
+const SHORT_COLUMNS: [i64; 2] = [8, 16];
+
 /// How threads lie over the rows and columns of a block. A thread holds `own` neighbouring accumulators of each of `lanes`
 /// neighbouring columns.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,10 @@ impl Layout {
     pub fn tile(self) -> i64 {
         self.lanes * self.across
     }
+    /// Whether a thread has whole columns: a tile then goes on with the columns of the next outer index.
+    pub fn has_whole_columns(self) -> bool {
+        self.along * self.slices == 1
+    }
     /// The accumulators that terms reach.
     pub fn reach(self) -> i64 {
         self.own * self.along * self.slices
@@ -75,19 +82,23 @@ impl Layout {
         blocks: impl Fn(i64) -> Formula,
     ) -> Layout {
         let facts = lowering.facts;
-        let reach = [4, 32].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
+        let registers = bytes.max(4) / 4;
+        if let Some(own) = SHORT_COLUMNS.into_iter().find(|height| facts.below(&level.terms, height + 1)) {
+            // Accumulators, and as many elements that are in flight.
+            let fits = |lanes: &i64| 2 * own * lanes * registers <= MOST_REGISTERS;
+            let lanes = [lanes, lanes / 2].into_iter().find(|lanes| *lanes > 1 && fits(lanes)).unwrap_or(1);
+            return Layout { lanes, across: THREADS, along: 1, own, slices: 1 };
+        }
+        let reach = if facts.below(&level.terms, 33) { 32 } else { ACCUMULATORS };
         // A warp reads a few whole lines of memory, of narrow matrices several rows.
         let narrowest = [4, 8, 16].into_iter().find(|across| facts.below(width, across * lanes + 1)).unwrap_or(32);
         let long = !facts.below(&level.terms, SHORT);
         let few = reach == ACCUMULATORS && long && facts.below(&blocks(narrowest * lanes), FEW_BLOCKS);
         let slices = if few && lowering.target.capability >= 90 { SLICES } else { 1 };
         let held = reach / slices;
-        if held <= 4 {
-            return Layout { lanes, across: THREADS, along: 1, own: held, slices };
-        }
         let mut across = narrowest;
         let mut along = (THREADS / across).min(held);
-        let registers = lanes * bytes.max(4) / 4 + PACK;
+        let registers = lanes * registers + PACK;
         while held / along * registers > MOST_REGISTERS && lanes > 1 {
             (across, along) = (across / 2, along * 2);
         }

@@ -31,8 +31,9 @@ const MOST_SLICES: i64 = 8;
 /// Most threads of a block, most blocks of its cluster, and the bytes of neighbouring columns that it then reads of a row of memory, best
 /// first: a large block waits less than a cluster does (softmax of 64×1024×1024 f32 in tiles of 32 columns: 158 µs, with a cluster of
 /// 2 blocks 185 µs). An access of memory has 32 bytes.
-const PIECES: [(i64, i64, i64); 5] =
-    [(512, 1, 64), (1024, 1, 64), (512, MOST_SLICES, 64), (1024, MOST_SLICES, 64), (1024, MOST_SLICES, 32)];
+const PIECES: [(i64, i64, i64); 4] = [(512, 1, 64), (1024, 1, 64), (512, MOST_SLICES, 64), (1024, MOST_SLICES, 64)];
+/// Heights of short columns, each of which one thread holds as a whole: the heights that a text serves end at one of them.
+const SHORT: [i64; 2] = [8, 16];
 
 /// How threads lie over a tile of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,17 +104,31 @@ impl Tile {
         numbering: Numbering,
         extent: &Formula,
     ) -> Option<Tile> {
-        // Short columns have two layouts, whichever power of two bounds them: a text serves many shapes.
+        let held = Held::of_group(kernel, facts, statements, numbering);
+        if !held.again {
+            return None;
+        }
+        let width = size::extent(kernel, facts, kernel.statements[*statements.first()?].variables.last()?)?;
+        let whole = |lanes: i64| facts.aligned && facts.multiple(&width, lanes);
+        if let Some(height) = SHORT.into_iter().find(|height| facts.below(extent, height + 1)) {
+            return Some(Tile::of_short(height, &held, whole));
+        }
+        // A text serves many shapes, whichever power of two bounds them.
         let bound = match facts.bound(extent)? {
             ..=32 => 32,
             bound => bound.max(ACCUMULATORS),
         };
-        let held = Held::of_group(kernel, facts, statements, numbering);
-        let width = size::extent(kernel, facts, kernel.statements[*statements.first()?].variables.last()?)?;
-        let whole = |lanes: i64| facts.aligned && facts.multiple(&width, lanes);
         let clusters = if target.capability >= 90 { MOST_SLICES } else { 1 };
-        let fits = |(bytes, resident): (i64, i64)| Tile::with_registers(bound, &held, bytes, resident, clusters, whole);
-        if held.again { HELD.into_iter().find_map(fits) } else { None }
+        HELD.into_iter().find_map(|(bytes, resident)| Tile::with_registers(bound, &held, bytes, resident, clusters, whole))
+    }
+
+    /// The layout of columns that a thread holds as a whole.
+    fn of_short(height: i64, held: &Held, whole: impl Fn(i64) -> bool) -> Tile {
+        // Half as many threads as could hold so much: all of a column's elements are in use at once.
+        let [(bytes, _), (_, resident_threads)] = HELD;
+        let fits = |lanes: &i64| lanes * height * held.bytes.max(4) as i64 <= bytes && lanes * held.widest <= 16 && whole(*lanes);
+        let lanes = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        Tile { lanes, across: THREADS, along: 1, own: height, steps: 1, blocks: 1, slices: 1, resident_threads }
     }
 
     /// The same where a thread holds so many bytes.
@@ -165,7 +180,7 @@ impl Tile {
             own => format!("A thread holds {own} of the accumulators of each of its columns"),
         };
         notes.push(match (self.along, self.slices) {
-            (1, 1) => format!("{threads}, all that terms reach."),
+            (1, 1) => format!("A thread has whole columns, of {} rows at most.", self.own),
             (along, 1) => format!("{threads}; the {along} that share a column meet by shuffles and in shared memory."),
             (along, _) => format!("{threads}; the {along} that share a column meet by shuffles and in shared memory, then"),
         });

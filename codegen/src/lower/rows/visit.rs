@@ -23,6 +23,8 @@ pub struct Row {
     pub full: bool,
     /// So many positions are those of every row that the text serves.
     pub sure: i64,
+    /// Whether the extent is a multiple of the positions of so many steps.
+    pub whole_chunks: [(i64, bool); 2],
     pub live: Option<Expr>,
     /// Whether this thread writes what there is one of per row; `None`: each does.
     pub writes: Option<Expr>,
@@ -71,7 +73,7 @@ pub enum Beyond {
 }
 
 /// Steps that are left out together where they are beyond the row's end: those of a chunk load together.
-const CHUNKS: [i64; 2] = [8, 4];
+pub const CHUNKS: [i64; 2] = [8, 4];
 
 /// Binds the variables along the row to a position.
 pub fn at_position(lowering: &mut Lowering, inner: &[Ranged], position: Expr) -> Result<(), Error> {
@@ -174,7 +176,10 @@ impl Row {
         let sure = if self.full { count } else { positions.map_or(0, |positions| self.sure / positions).min(count) };
         let chunk =
             CHUNKS.into_iter().find(|chunk| self.layout.takes_blocks() && count - sure > *chunk && (count - sure) % chunk == 0);
-        let rest = Span { first: sure, end: count, sure: false, chunk: chunk.filter(|_| self.length.is_some()) };
+        let chunk = chunk.filter(|_| self.length.is_some());
+        // Chunks of which every row has all positions or none.
+        let whole = chunk.is_some_and(|chunk| self.whole_chunks.contains(&(chunk, true)));
+        let rest = Span { first: sure, end: count, sure: whole, chunk };
         [Span { first: 0, end: sure, sure: true, chunk: None }, rest].into_iter().filter(|span| span.first < span.end)
     }
 
@@ -216,7 +221,8 @@ impl Row {
     }
 }
 
-/// Steps from one to before another one, whether every row has their positions, and how many are left out together where it has not.
+/// Steps from one to before another one, whether every row has their positions (of chunks that are not left out), and how many are
+/// left out together where it has not.
 struct Span {
     first: i64,
     end: i64,

@@ -221,9 +221,9 @@ fn narrow(lowering: &mut Lowering, members: &[Member], block: &Block, along: &[A
             lowering.each("part", Type::I32, block.each_part(), Unroll::Full, |lowering, part| {
                 // No branches between loads: past the end the last term is loaded again.
                 let term = call("minimum", vec![term(&ahead, &part), last.clone() - int(1)]);
-                let at = lowering.local("at", ty, block.at(term));
+                let place = lowering.local("place", ty, block.at(term));
                 for (along, pack) in along.iter().zip(&packs) {
-                    let element = lowering.pointer(along.array).at(at.clone());
+                    let element = lowering.pointer(along.array).at(place.clone());
                     lowering.push(Node::Assign(pack.clone().at(ahead.clone()).lane(part.clone()), element));
                 }
                 Ok(())
