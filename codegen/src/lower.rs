@@ -60,6 +60,8 @@ pub struct Lowered {
 /// same names in all kernels of a program.
 pub fn lower(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, taken: &[String]) -> Result<Lowered, Error> {
     let groups = group::group(kernel, facts, target);
+    let shared = group::share_variables(kernel, facts, &groups);
+    let kernel = shared.as_ref().unwrap_or(kernel);
     let places = place::place(kernel, facts, &groups);
     let mut lowering = context::Lowering::new(program, kernel, target, facts, places, taken)?;
     let mut spans = Vec::new();

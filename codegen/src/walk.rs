@@ -1,6 +1,6 @@
 //! Walking typed expressions: which variables and arrays they mention, whether they are guarded, what they cost.
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Statement, Subscript, VariableId};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript, VariableId};
 use gpukc_dsl::types::{BinaryOp, Builtin};
 
 /// The direct operands of an expression, subscripts and boundary constants of a read, ranges, filter and body of a reduction
@@ -89,6 +89,21 @@ pub fn mentions(kernel: &Kernel, id: ExprId, variable: VariableId) -> bool {
         !found
     });
     found
+}
+
+/// Puts other variables in the place of some, one for one, in these expressions and all below them.
+pub fn rename(kernel: &mut Kernel, roots: &[ExprId], from: &[Ranged], to: &[Ranged]) {
+    let mut places = Vec::new();
+    for root in roots {
+        walk(kernel, *root, &mut |id| {
+            if let ExprKind::Variable(variable) = kernel.exprs[id].kind {
+                let counterpart = from.iter().zip(to).find(|(range, _)| range.variable == variable);
+                places.extend(counterpart.map(|(_, range)| (id, range.variable)));
+            }
+            true
+        });
+    }
+    places.into_iter().for_each(|(id, variable)| kernel.exprs[id].kind = ExprKind::Variable(variable));
 }
 
 /// Whether `id` holds a reduction.

@@ -1,13 +1,13 @@
 //! Broadcasts: element-wise maps over rows, where something is the same along a row or from row to row. Neighbouring elements of a
 //! row move as packs; a block takes pieces of some rows, or of one row if there are few.
 
-use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged, Statement};
+use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged};
 use gpukc_dsl::types::Type;
 
 use super::by_rows::{Rows, THREADS};
 use super::context::Lowering;
 use super::group::from_zero;
-use super::map::suffix;
+use super::map::{Results, suffix_of};
 use super::read::{access, flat_coefficient};
 use super::wide::Layout;
 use crate::error::Error;
@@ -52,36 +52,39 @@ impl Broadcast {
     }
 }
 
-/// How the statement is computed by rows, if it can be: the longest run of its last variables, `minors` aside, that all reads run along
+/// How results are computed by rows, if they can be: the longest run of its last variables, `minors` aside, that all reads run along
 /// with or leave out, and rows of whole packs.
-pub fn broadcast(lowering: &Lowering, statement: &Statement, minors: usize) -> Option<Broadcast> {
+pub fn broadcast(lowering: &Lowering, results: Results, minors: usize) -> Option<Broadcast> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let variables = &statement.variables;
-    if !facts.aligned || variables.len() < 2 || !from_zero(kernel, facts, variables) || walk::has_reduction(kernel, statement.value) {
+    let variables = results.variables();
+    if !facts.aligned || variables.len() < 2 || !from_zero(kernel, facts, variables) || results.has_reduction(kernel) {
         return None;
     }
-    (1..variables.len()).find_map(|rank| by_rows(lowering, statement, rank, minors))
+    (1..variables.len()).find_map(|rank| by_rows(lowering, results, rank, minors))
 }
 
-fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize, minors: usize) -> Option<Broadcast> {
+fn by_rows(lowering: &Lowering, results: Results, rank: usize, minors: usize) -> Option<Broadcast> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let (rows, inner) = statement.variables.split_at(rank);
+    let (rows, inner) = results.variables().split_at(rank);
     let (extent, row_count) = (super::group::product(kernel, facts, inner)?, super::group::product(kernel, facts, rows)?);
-    let output = access(kernel, facts, statement.array, &statement.subscripts)?;
-    if flat_coefficient(kernel, facts, &output, inner)? != Formula::Constant(1) {
-        return None;
+    let mut strides: Vec<Formula> = Vec::new();
+    for statement in results.statements() {
+        let output = access(kernel, facts, statement.array, &statement.subscripts)?;
+        if flat_coefficient(kernel, facts, &output, inner)? != Formula::Constant(1) {
+            return None;
+        }
+        let of_rows = output.terms.into_iter().filter(|(v, _)| !inner.iter().any(|i| i.variable == *v));
+        strides.extend(of_rows.map(|(_, stride)| stride));
     }
-    let strides: Vec<Formula> =
-        output.terms.iter().filter(|(v, _)| !inner.iter().any(|i| i.variable == *v)).map(|t| t.1.clone()).collect();
     let whole = |lanes: i64| lanes > 1 && facts.multiple(&extent, lanes) && strides.iter().all(|stride| facts.multiple(stride, lanes));
-    let layout = Layout::of(lowering, statement, rank, minors, whole)?;
-    let beside = minors == 0 && facts.at_least(&extent, LONG) && all_beside(lowering, statement, inner);
+    let layout = Layout::of(lowering, results, rank, minors, whole)?;
+    let beside = minors == 0 && facts.at_least(&extent, LONG) && all_beside(lowering, results, inner);
     if layout.runs.is_empty() && !beside || layout.runs.len() > MOST_RUNS || !facts.multiple(&extent, layout.count) {
         return None;
     }
     let pieces = extent.div_ceil(layout.count);
     let across = [4, 8, 16, 32, 64, 128].into_iter().find(|across| facts.below(&pieces, across + 1)).unwrap_or(THREADS);
-    let in_flight = IN_FLIGHT[usize::from(walk::cost(kernel, statement.value) >= MUCH)];
+    let in_flight = IN_FLIGHT[usize::from(results.cost(kernel) >= MUCH)];
     let steps = (in_flight / layout.bytes(lowering).max(PACK)).clamp(1, MOST_STEPS);
     let of_one_row = facts.at_least(&pieces, THREADS * steps) || facts.below(&row_count, THREADS / across * steps);
     Some(Broadcast { rank, layout, across, steps, of_one_row })
@@ -89,7 +92,7 @@ fn by_rows(lowering: &Lowering, statement: &Statement, rank: usize, minors: usiz
 
 /// Whether all that neighbours read lies side by side, though not in packs: at the end of a row of another width, say. Each then reads
 /// its own element, and still stores with the others. Rules that move an index are better left out of what lies inside (see `tiled`).
-fn all_beside(lowering: &Lowering, statement: &Statement, inner: &[Ranged]) -> bool {
+fn all_beside(lowering: &Lowering, results: Results, inner: &[Ranged]) -> bool {
     let kernel = lowering.kernel;
     let mentions = |id| inner.iter().any(|range| walk::mentions(kernel, id, range.variable));
     let beside = |read: ExprId| {
@@ -103,19 +106,20 @@ fn all_beside(lowering: &Lowering, statement: &Statement, inner: &[Ranged]) -> b
             && !rest.iter().any(|s| mentions(s.index))
             && by_one
     };
-    let along: Vec<ExprId> = walk::reads(kernel, statement.value).into_iter().filter(|read| mentions(*read)).collect();
+    let reads = results.values().flat_map(|value| walk::reads(kernel, value));
+    let along: Vec<ExprId> = reads.filter(|read| mentions(*read)).collect();
     !along.is_empty() && along.into_iter().all(beside)
 }
 
-/// Lowers the statement by rows.
-pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) -> Result<(), Error> {
-    let (rows, inner) = statement.variables.split_at(shape.rank);
+/// Lowers the results by rows.
+pub fn lower(lowering: &mut Lowering, results: Results, shape: &Broadcast) -> Result<(), Error> {
+    let (rows, inner) = results.variables().split_at(shape.rank);
     let inner = &inner[..inner.len() - shape.layout.minors];
     let ty = lowering.index_type();
     let (row_count, extent) = (lowering.points(rows)?, lowering.points(inner)?);
     let tiles = extent.clone().div_ceil(shape.positions_per_block());
     let tiles_of_row = lowering.size(&tiles, "tiles");
-    lowering.passes_over([statement]);
+    lowering.passes_over(results.statements());
     let work = lowering.local("work", ty, lowering.block_number().cast(ty));
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     let first = (work.clone() % tiles_of_row.clone()) * int(shape.positions_per_block()) + x * int(shape.layout.positions());
@@ -124,9 +128,9 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
     let row = if shape.across < THREADS { row + y } else { row };
     let row = lowering.local("row", ty, row);
     let block = (shape.rows_per_block(), shape.positions_per_block());
-    let majors = &statement.variables[..statement.variables.len() - shape.layout.minors];
+    let majors = &results.variables()[..results.variables().len() - shape.layout.minors];
     let rows = Rows::of(lowering, majors, shape.rank, block)?;
-    let place = Places { shape, statement, first, row, rows };
+    let place = Places { shape, results, first, row, rows };
     let packs = place.load(lowering)?;
     place.store(lowering, &packs)?;
     let rows = match shape.rows_per_block() {
@@ -141,7 +145,7 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
         ),
     ];
     notes.extend(lowering.block_order_note());
-    let suffix = suffix(lowering, statement);
+    let suffix = suffix_of(lowering, results);
     let grid = tiles.times(row_count.div_ceil(shape.rows_per_block()));
     let threads = [shape.across as u32, (THREADS / shape.across) as u32, 1];
     lowering.end_launch(&suffix, "map", notes, [grid, 1.into(), 1.into()], threads);
@@ -151,7 +155,7 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Broadcast) 
 /// Where a thread's packs lie.
 struct Places<'a> {
     shape: &'a Broadcast,
-    statement: &'a Statement,
+    results: Results<'a>,
     first: Expr,
     row: Expr,
     rows: Rows<'a>,
@@ -180,7 +184,7 @@ impl Places<'_> {
     }
 
     fn bind(&self, lowering: &mut Lowering, position: Expr, lane: &Expr) {
-        lowering.bind_lane(self.statement, &self.shape.layout, self.shape.rank, position, lane);
+        lowering.bind_lane(self.results.variables(), &self.shape.layout, self.shape.rank, position, lane);
     }
 
     /// Registers of a step, of those of all steps.
@@ -197,14 +201,14 @@ impl Places<'_> {
     }
 
     fn store(&self, lowering: &mut Lowering, held: &[Expr]) -> Result<(), Error> {
-        let (shape, statement) = (self.shape, self.statement);
+        let (shape, results) = (self.shape, self.results);
         self.each(lowering, |lowering, step, position| {
             let held = self.of_step(held, &step);
-            let variables: Vec<_> = statement.variables[shape.rank..].iter().map(|v| v.variable).collect();
+            let variables: Vec<_> = results.variables()[shape.rank..].iter().map(|v| v.variable).collect();
             // Where the runs lie is not asked again.
             shape.layout.runs.iter().zip(&held).for_each(|(run, held)| run.serve(lowering, held, &int(0)));
-            lowering.hoist(statement.value, &variables, "row_value")?;
-            shape.layout.results(lowering, statement, &held, |lowering, lane| self.bind(lowering, position.clone(), lane))
+            results.values().try_for_each(|value| lowering.hoist(value, &variables, "row_value"))?;
+            shape.layout.results(lowering, results, &held, |lowering, lane| self.bind(lowering, position.clone(), lane))
         })?;
         self.rows.release(lowering);
         Ok(())

@@ -1,8 +1,8 @@
 //! The state of a lowering: the plan so far, and the launch that is being written: its parameters, names, bindings and nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gpukc_dsl::program::{Array, ArrayId, ExprId, ExprKind, FunctionId, Kernel, Program, Ranged, ScalarId, Statement, VariableId};
+use gpukc_dsl::program::{Array, ArrayId, ExprId, FunctionId, Kernel, Program, Ranged, ScalarId, Statement, VariableId};
 use gpukc_dsl::source::Span;
 use gpukc_dsl::types::Type;
 
@@ -20,7 +20,6 @@ use crate::kernel::{Argument, Scratch, Site};
 use crate::plan::{CudaType, Expr, Launch, Memory, Node, Parameter, ParameterType, Plan, append, int, long, name, shared};
 use crate::size;
 use crate::target::Target;
-use crate::walk;
 
 /// Bytes of an array that a level-2 cache may no longer hold as a whole.
 const LARGE: i64 = 1 << 24;
@@ -65,7 +64,7 @@ pub struct Lowering<'a> {
     /// Hints that schedules have honoured.
     pub taken: Taken,
     /// The large arrays that the last launch over them has touched, and whether it went from the end.
-    touched: Vec<ArrayId>,
+    touched: BTreeSet<ArrayId>,
     backwards: bool,
     blocks: Vec<Block>,
 }
@@ -121,7 +120,7 @@ impl<'a> Lowering<'a> {
             tile_position: BTreeMap::new(),
             output_pack: None,
             taken: Taken::default(),
-            touched: Vec::new(),
+            touched: BTreeSet::new(),
             backwards: false,
             blocks: Vec::new(),
         };
@@ -219,22 +218,15 @@ impl<'a> Lowering<'a> {
     /// Says which statements the launch computes, before it asks for [`Lowering::block_number`]: where the launch before went over one of the same
     /// large arrays, this one starts at the other end, whose elements are still in the level-2 cache.
     pub fn passes_over<'s>(&mut self, statements: impl IntoIterator<Item = &'s Statement>) {
-        let (mut touched, mut pending): (Vec<ArrayId>, Vec<ExprId>) = statements.into_iter().map(|s| (s.array, s.value)).unzip();
-        while let Some(value) = pending.pop() {
-            for read in walk::reads(self.kernel, value) {
-                let ExprKind::Read { array, .. } = self.kernel.exprs[read].kind else { continue };
-                match self.places.of(array) {
-                    Place::Inline(number) => pending.push(self.kernel.statements[number].value),
-                    _ => touched.push(array),
-                }
-            }
-        }
+        let (defined, values): (Vec<ArrayId>, Vec<ExprId>) = statements.into_iter().map(|s| (s.array, s.value)).unzip();
+        let mut touched = self.arrays_read(values);
+        touched.extend(defined);
         touched.retain(|array| {
             let array = &self.kernel.arrays[*array];
             let bytes = self.elements(array).map(|n| n.times(array.element.size() as i64));
             bytes.is_ok_and(|bytes| self.facts.at_least(&bytes, LARGE))
         });
-        let again = touched.iter().any(|array| self.touched.contains(array));
+        let again = !touched.is_disjoint(&self.touched);
         self.backwards = again && !self.backwards;
         self.touched = touched;
     }

@@ -2,6 +2,7 @@
 
 mod rows;
 mod sweep;
+mod together;
 
 use gpukc_dsl::program::{ExprId, ExprKind, Kernel, Order, Ranged, Reduce, Statement, StatementKind};
 
@@ -13,6 +14,7 @@ use crate::target::Target;
 use crate::walk;
 
 pub use rows::Numbering;
+pub use together::share_variables;
 
 /// A way to compute a group of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +67,19 @@ fn add_groups(kernel: &Kernel, facts: &Facts, target: Target, mut pending: Vec<u
             continue;
         }
         let schedule = schedule(kernel, facts, &kernel.statements[first]);
-        let statements = if schedule == Schedule::Split {
-            let cut = sweep::cut(kernel, facts, schedule, &pending);
-            add_groups(kernel, facts, target, cut.before, groups);
-            pending = cut.after;
-            cut.sweep
-        } else {
-            pending.drain(..1).collect()
+        let statements = match schedule {
+            Schedule::Split => {
+                let cut = sweep::cut(kernel, facts, schedule, &pending);
+                add_groups(kernel, facts, target, cut.before, groups);
+                pending = cut.after;
+                cut.sweep
+            }
+            Schedule::Map => {
+                let maps = together::together(kernel, facts, target, &pending);
+                pending.drain(..maps.len());
+                maps
+            }
+            _ => pending.drain(..1).collect(),
         };
         groups.push(Group { statements, schedule, numbering: Numbering::default(), tile: None });
     }

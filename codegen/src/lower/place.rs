@@ -122,6 +122,21 @@ fn is_inlinable(kernel: &Kernel, number: usize) -> bool {
         && !walk::can_fail(kernel, statement.value)
 }
 
+/// The `let`s that are computed where they are read, unless rows hold them on chip: their statements.
+pub fn inlined(kernel: &Kernel) -> BTreeMap<ArrayId, usize> {
+    let (uses, defined, mut costs) = (uses(kernel), definitions(kernel), BTreeMap::new());
+    let mut found = BTreeMap::new();
+    for (number, statement) in kernel.statements.iter().enumerate() {
+        let array = statement.array;
+        let uses = uses.get(&array).map_or(&[][..], Vec::as_slice);
+        let once = kernel.arrays[array].role == Role::Let && defined.get(&array) == Some(&1);
+        if once && is_inlinable(kernel, number) && is_worth_inlining(kernel, number, uses, &mut costs) {
+            found.insert(array, number);
+        }
+    }
+    found
+}
+
 fn is_worth_inlining(kernel: &Kernel, number: usize, uses: &[Use], costs: &mut BTreeMap<ArrayId, u32>) -> bool {
     let statement = &kernel.statements[number];
     let below: u32 = walk::reads(kernel, statement.value)

@@ -11,7 +11,7 @@ use gpukc_dsl::types::{BinaryOp, Type};
 use super::context::{Flat, Lowering};
 use super::group::is_flat;
 use super::lanes::{Course, Holds, Lanes};
-use super::map::is_identity;
+use super::map::{Results, is_identity};
 use super::place::Place;
 use super::read::{inside_everywhere, plus};
 use super::wide::Layout;
@@ -67,12 +67,12 @@ struct Found {
     guard: Guard,
 }
 
-/// The runs that a statement's value reads at a thread's elements. `None` if it can't be computed for neighbours together: a read may
-/// report its index, or a `let` is computed at other elements.
-pub fn runs(lowering: &Lowering, lanes: Lanes, value: ExprId) -> Option<Vec<Run>> {
+/// The runs that results read at a thread's elements. `None` if they can't be computed for neighbours together: a read may report its
+/// index, or a `let` is computed at other elements.
+pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<Vec<Run>> {
     let all = Guard { lanes: vec![true; lanes.count as usize], together: Vec::new(), sure: true };
     let mut found: Vec<Found> = Vec::new();
-    let mut pending = vec![(value, lanes.own, all)];
+    let mut pending: Vec<_> = results.values().rev().map(|value| (value, lanes.own, all.clone())).collect();
     while let Some((id, own, guard)) = pending.pop() {
         let lanes = lanes.under(own);
         if let ExprKind::Read { array, .. } = &lowering.kernel.exprs[id].kind {
@@ -86,8 +86,11 @@ pub fn runs(lowering: &Lowering, lanes: Lanes, value: ExprId) -> Option<Vec<Run>
                     }
                     continue;
                 }
-                Place::Memory | Place::Scratch(_) => found.extend(read(&lanes, id, *array, &guard)?),
-                Place::OnChip => {}
+                // Registers hold what the launch itself defines.
+                Place::Memory | Place::Scratch(_) if results.arrays().all(|own| own != *array) => {
+                    found.extend(read(&lanes, id, *array, &guard)?);
+                }
+                _ => {}
             }
         }
         pending.extend(below(&lanes, id, &guard).into_iter().rev().map(|(id, guard)| (id, own, guard)));
@@ -360,9 +363,9 @@ pub fn at_lane(text: &Expr, lane: &Expr) -> Expr {
 }
 
 impl Lowering<'_> {
-    /// Binds the variables of a statement at an element of a thread whose first is at `position`.
-    pub fn bind_lane(&mut self, statement: &Statement, layout: &Layout, rank: usize, position: Expr, lane: &Expr) {
-        let lanes = layout.lanes_of(self, &statement.variables, rank);
+    /// Binds variables at an element of a thread whose first is at `position`.
+    pub fn bind_lane(&mut self, variables: &[Ranged], layout: &Layout, rank: usize, position: Expr, lane: &Expr) {
+        let lanes = layout.lanes_of(self, variables, rank);
         let position = position + at_lane(&lanes.position_text(), lane);
         let minors = lanes.minor_texts().unwrap_or_default();
         let majors = lanes.majors().to_vec();
@@ -373,7 +376,7 @@ impl Lowering<'_> {
             self.variables.insert(range.variable, at_lane(&text, lane));
         }
         self.flat = Some(Flat { variables: majors, position });
-        self.element = Some(statement.variables.clone());
+        self.element = Some(variables.to_vec());
     }
 
     /// Computes the conditions that hold for all elements of a thread or for none.

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged, Statement, VariableId};
+use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged, VariableId};
 use gpukc_dsl::types::Type;
 
 use super::context::Lowering;
-use super::map::{store_element, suffix};
+use super::map::{Results, store_elements, suffix_of};
 use super::place::Place;
 use crate::error::Error;
 use crate::formula::Formula;
@@ -25,20 +25,19 @@ const TILE: i64 = 32;
 const ROWS: i64 = 8;
 
 /// Whether a map is computed in tiles: it has two dimensions that are not known to be thin.
-pub fn applies(lowering: &Lowering, statement: &Statement) -> bool {
-    let extents: Option<Vec<Formula>> = statement.variables.iter().map(|v| size::extent(lowering.kernel, lowering.facts, v)).collect();
+pub fn applies(lowering: &Lowering, results: Results) -> bool {
+    let extents: Option<Vec<Formula>> = results.variables().iter().map(|v| size::extent(lowering.kernel, lowering.facts, v)).collect();
     let Some(extents) = extents else { return false };
     let wide = |extent: &Formula| !lowering.facts.below(extent, 16) && extent.constant().is_none_or(|n| n >= 16);
     matches!(extents.as_slice(), [.., across, along] if wide(along) && across.constant() != Some(1))
 }
 
 /// Lowers a map over two and more dimensions.
-pub fn lower(lowering: &mut Lowering, statement: &Statement) -> Result<(), Error> {
-    let [batch @ .., across, along] = statement.variables.as_slice() else {
+pub fn lower(lowering: &mut Lowering, results: Results) -> Result<(), Error> {
+    let [batch @ .., across, along] = results.variables() else {
         return Err(Error::Bug("a tiled map over fewer than two dimensions".into()));
     };
     let ty = lowering.index_type();
-    let pointer = lowering.pointer(statement.array);
     let (across_count, along_count) = (lowering.extent(across)?, lowering.extent(along)?);
     let names = [across, along].map(|v| lowering.kernel.variables[v.variable].name.clone());
     let across_extent = lowering.size(&across_count, &format!("{}_extent", names[0]));
@@ -58,15 +57,15 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement) -> Result<(), Error
     }
     let along_value = along_at.clone() + lowering.index(along.lo)?;
     lowering.variables.insert(along.variable, along_value);
-    let (kept, rim) = (statement.clone(), rim(lowering, statement));
+    let rim = rim(lowering, results);
     lowering.when(along_at.less(along_extent), |lowering| {
         lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
             let at = lowering.local(&names[0], ty, first + row);
             let value = at.clone() + lowering.index(across.lo)?;
             lowering.variables.insert(across.variable, value);
             lowering.when(at.less(across_extent), |lowering| match &rim {
-                None => store_element(lowering, &kept, pointer),
-                Some(rim) => by_place(lowering, &kept, rim, pointer),
+                None => store_elements(lowering, results),
+                Some(rim) => by_place(lowering, results, rim),
             })
         })
     })?;
@@ -74,7 +73,7 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement) -> Result<(), Error
     if rim.is_some() {
         notes.push("Where the whole neighbourhood lies inside, boundary rules are left out.".into());
     }
-    let suffix = suffix(lowering, statement);
+    let suffix = suffix_of(lowering, results);
     let batches = lowering.points(batch)?;
     let work = along_count.div_ceil(TILE).times(across_count.div_ceil(TILE)).times(batches);
     lowering.end_launch(&suffix, "map", notes, [work, 1.into(), 1.into()], [TILE as u32, ROWS as u32, 1]);
@@ -82,12 +81,12 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement) -> Result<(), Error
 }
 
 /// The element without boundary rules where its neighbourhood lies inside, with them at the rim.
-fn by_place(lowering: &mut Lowering, statement: &Statement, rim: &Rim, pointer: Expr) -> Result<(), Error> {
-    let Some(inside) = rim.condition(lowering)? else { return store_element(lowering, statement, pointer) };
+fn by_place(lowering: &mut Lowering, results: Results, rim: &Rim) -> Result<(), Error> {
+    let Some(inside) = rim.condition(lowering)? else { return store_elements(lowering, results) };
     lowering.interior = true;
-    let then = lowering.block(|lowering| store_element(lowering, statement, pointer.clone()));
+    let then = lowering.block(|lowering| store_elements(lowering, results));
     lowering.interior = false;
-    let (otherwise, ()) = lowering.block(|lowering| store_element(lowering, statement, pointer))?;
+    let (otherwise, ()) = lowering.block(|lowering| store_elements(lowering, results))?;
     lowering.push(Node::If { condition: inside, then: then?.0, otherwise });
     Ok(())
 }
@@ -99,11 +98,11 @@ struct Rim(Vec<(Linear, Formula, i64, i64)>);
 /// Conditions of the interior beyond this cost more than the rules that they save.
 const MOST_CONDITIONS: usize = 6;
 
-fn rim(lowering: &Lowering, statement: &Statement) -> Option<Rim> {
+fn rim(lowering: &Lowering, results: Results) -> Option<Rim> {
     let kernel = lowering.kernel;
-    let ranges = constant_ranges(lowering, statement.value);
+    let ranges = results.values().flat_map(|value| constant_ranges(lowering, value)).collect();
     let mut rim = Rim(Vec::new());
-    for read in walk::reads(kernel, statement.value) {
+    for read in results.values().flat_map(|value| walk::reads(kernel, value)) {
         let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { continue };
         if let Place::Inline(number) = lowering.places.of(*array) {
             let rules = walk::reads(kernel, kernel.statements[number].value).into_iter().any(|read| has_rule(lowering, read));

@@ -2,18 +2,16 @@
 //! it stores by 16-byte accesses; what it reads it loads first, as runs. The last tile goes element by element, and so do all tiles
 //! of misaligned arrays.
 
-use gpukc_dsl::program::Statement;
 use gpukc_dsl::types::Type;
 
 use super::context::Lowering;
 use super::group::is_flat;
 use super::lanes::Lanes;
-use super::map::suffix;
+use super::map::{Results, store_at, suffix_of};
 use super::packs::Read;
 use super::runs::{Run, runs};
 use crate::error::Error;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
-use crate::walk;
 
 /// Threads of a block.
 const THREADS: i64 = 256;
@@ -56,25 +54,26 @@ pub struct Wide {
 impl Layout {
     /// How neighbours are laid over the variables from `rank` on, the last `minors` of them told apart in a thread; packs of results
     /// fit. They are as wide as the widest elements of what is stored and read in runs let them be.
-    pub fn of(lowering: &Lowering, statement: &Statement, rank: usize, minors: usize, fits: impl Fn(i64) -> bool) -> Option<Layout> {
+    pub fn of(lowering: &Lowering, results: Results, rank: usize, minors: usize, fits: impl Fn(i64) -> bool) -> Option<Layout> {
         let (kernel, facts) = (lowering.kernel, lowering.facts);
-        let variables = &statement.variables;
+        let variables = results.variables();
         let split = variables.len().checked_sub(minors).filter(|split| *split > rank)?;
         let each = super::group::product(kernel, facts, &variables[split..])?.constant()?;
-        if !is_flat(kernel, facts, statement.value, &variables[rank..split]) || !(1..=MOST_ELEMENTS).contains(&each) {
+        let flat = results.values().all(|value| is_flat(kernel, facts, value, &variables[rank..split]));
+        if !flat || !(1..=MOST_ELEMENTS).contains(&each) {
             return None;
         }
         let of = |lanes: i64| {
             let count = (1..=MOST_PARTS).map(|parts| parts * lanes).find(|count| count % each == 0 && *count <= MOST_ELEMENTS)?;
             let own = Lanes { kernel, facts, own: variables, rank, minors, count, each };
-            let runs = runs(lowering, own, statement.value)?;
+            let runs = runs(lowering, own, results)?;
             Some(Layout { lanes, count, each, minors, runs })
         };
         let size = |array| kernel.arrays[array].element.size() as i64;
-        let widest = |layout: &Layout| layout.runs.iter().map(|run| size(run.array)).chain([size(statement.array)]).max();
-        let most = 16 / size(statement.array);
-        let fitting = || [16, 8, 4, 2, 1].into_iter().filter(|lanes| *lanes <= most && fits(*lanes));
-        fitting().find_map(|lanes| of(lanes).filter(|layout| widest(layout).is_some_and(|widest| lanes * widest <= 16)))
+        let widest = results.arrays().map(size).max()?;
+        let holds = |layout: &Layout| layout.runs.iter().all(|run| layout.lanes * size(run.array) <= 16);
+        let fitting = || [16, 8, 4, 2, 1].into_iter().filter(|lanes| lanes * widest <= 16 && fits(*lanes));
+        fitting().find_map(|lanes| of(lanes).filter(holds))
     }
 
     pub fn positions(&self) -> i64 {
@@ -96,19 +95,22 @@ impl Layout {
 }
 
 /// The map by wide accesses, the last `minors` variables told apart in a thread, if it is one.
-pub fn wide(lowering: &Lowering, statement: &Statement, minors: usize) -> Option<Wide> {
+pub fn wide(lowering: &Lowering, results: Results, minors: usize) -> Option<Wide> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    let variables = &statement.variables;
+    let variables = results.variables();
     let launchable = variables.iter().all(|v| crate::size::extent(kernel, facts, v).is_some());
-    let left = Read { id: statement.value, array: statement.array, subscripts: &statement.subscripts, own: variables, in_place: None };
-    if variables.is_empty() || !launchable || !left.is_counted_through(lowering) || walk::has_reduction(kernel, statement.value) {
+    let counted = results.statements().iter().all(|left| {
+        let left = Read { id: left.value, array: left.array, subscripts: &left.subscripts, own: variables, in_place: None };
+        left.is_counted_through(lowering)
+    });
+    if variables.is_empty() || !launchable || !counted || results.has_reduction(kernel) {
         return None;
     }
-    let layout = Layout::of(lowering, statement, 0, minors, |_| true)?;
+    let layout = Layout::of(lowering, results, 0, minors, |_| true)?;
     if layout.packs() > MOST_PACKS || minors > 0 && layout.runs.is_empty() {
         return None;
     }
-    let light = walk::cost(kernel, statement.value) < LIGHT;
+    let light = results.cost(kernel) < LIGHT;
     let unroll = match layout.bytes(lowering) {
         0 => 2,
         bytes => (IN_FLIGHT / bytes).clamp(1, MOST_STEPS),
@@ -120,14 +122,14 @@ pub fn wide(lowering: &Lowering, statement: &Statement, minors: usize) -> Option
     Some(Wide { layout, unroll, threads })
 }
 
-pub fn lower(lowering: &mut Lowering, statement: &Statement, mut wide: Wide) -> Result<(), Error> {
-    wide.threads = lowering.block_hint(statement)?.map_or(wide.threads, i64::from);
-    wide.unroll = lowering.unroll_hint(statement)?.map_or(wide.unroll, i64::from);
-    Tile { statement, wide: &wide }.lower(lowering)
+pub fn lower(lowering: &mut Lowering, results: Results, mut wide: Wide) -> Result<(), Error> {
+    wide.threads = lowering.block_hint(results.first())?.map_or(wide.threads, i64::from);
+    wide.unroll = lowering.unroll_hint(results.first())?.map_or(wide.unroll, i64::from);
+    Tile { results, wide: &wide }.lower(lowering)
 }
 
 struct Tile<'a> {
-    statement: &'a Statement,
+    results: Results<'a>,
     wide: &'a Wide,
 }
 
@@ -138,13 +140,13 @@ impl Tile<'_> {
     }
 
     fn lower(&self, lowering: &mut Lowering) -> Result<(), Error> {
-        let statement = self.statement;
-        let majors = &statement.variables[..statement.variables.len() - self.wide.layout.minors];
+        let variables = self.results.variables();
+        let majors = &variables[..variables.len() - self.wide.layout.minors];
         let positions = lowering.points(majors)?;
         let tile = self.positions();
         let ty = lowering.index_type();
         let count = lowering.size(&positions, "points");
-        lowering.passes_over([statement]);
+        lowering.passes_over(self.results.statements());
         let block = lowering.block_number().cast(ty);
         let first = lowering.local("tile", ty, block * lowering.index_constant(tile));
         let condition = self.condition(lowering, &first, &count)?;
@@ -153,7 +155,7 @@ impl Tile<'_> {
         lowering.push(Node::If { condition, then, otherwise });
         let mut notes = self.notes(lowering);
         notes.extend(lowering.block_order_note());
-        let suffix = suffix(lowering, statement);
+        let suffix = suffix_of(lowering, self.results);
         let grid = [positions.div_ceil(tile), 1.into(), 1.into()];
         lowering.end_launch(&suffix, "map", notes, grid, [self.wide.threads as u32, 1, 1]);
         Ok(())
@@ -171,9 +173,9 @@ impl Tile<'_> {
                 }
             }
         }
-        if layout.lanes > 1 {
-            let bytes = layout.lanes * lowering.kernel.arrays[self.statement.array].element.size() as i64;
-            let output = lowering.pointer(self.statement.array);
+        for array in self.results.arrays().filter(|_| layout.lanes > 1) {
+            let bytes = layout.lanes * lowering.kernel.arrays[array].element.size() as i64;
+            let output = lowering.pointer(array);
             all.push(call("is_aligned", vec![output, int(bytes)]));
         }
         self.unbind(lowering);
@@ -181,18 +183,21 @@ impl Tile<'_> {
     }
 
     fn bind(&self, lowering: &mut Lowering, position: Expr, lane: &Expr) {
-        lowering.bind_lane(self.statement, &self.wide.layout, 0, position, lane);
+        lowering.bind_lane(self.results.variables(), &self.wide.layout, 0, position, lane);
     }
 
     fn unbind(&self, lowering: &mut Lowering) {
-        self.statement.variables.iter().for_each(|range| drop(lowering.variables.remove(&range.variable)));
+        self.results.variables().iter().for_each(|range| drop(lowering.variables.remove(&range.variable)));
         (lowering.flat, lowering.element) = (None, None);
     }
 
     fn notes(&self, lowering: &Lowering) -> Vec<String> {
-        let (layout, element) = (&self.wide.layout, lowering.kernel.arrays[self.statement.array].element);
-        let bytes = layout.lanes * element.size() as i64;
-        let mut notes = vec![format!("Element-wise: a block takes one tile of {} elements.", self.positions() * layout.each)];
+        let layout = &self.wide.layout;
+        let bytes = self.results.arrays().map(|array| layout.lanes * lowering.kernel.arrays[array].element.size() as i64);
+        let (least, most) = bytes.fold((i64::MAX, 0), |(least, most), bytes| (least.min(bytes), most.max(bytes)));
+        let bytes = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        let several = if self.results.statements().len() > 1 { " of each result" } else { "" };
+        let mut notes = vec![format!("Element-wise: a block takes one tile of {} elements{several}.", self.positions() * layout.each)];
         if layout.lanes > 1 {
             notes.push(format!(
                 "Neighbouring elements move together ({bytes} bytes a store), so that few instructions carry many bytes;"
@@ -239,24 +244,20 @@ impl Tile<'_> {
     /// Computes and stores a thread's elements from position `at` on, of runs that are loaded.
     fn results(&self, lowering: &mut Lowering, held: &[Expr], at: Expr) -> Result<(), Error> {
         self.bind(lowering, at.clone(), &int(0));
-        self.wide.layout.results(lowering, self.statement, held, |lowering, lane| self.bind(lowering, at.clone(), lane))
+        self.wide.layout.results(lowering, self.results, held, |lowering, lane| self.bind(lowering, at.clone(), lane))
     }
 
     /// The same without packs, a thread a position at a time.
     fn one_by_one(&self, lowering: &mut Lowering, first: &Expr, count: &Expr) -> Result<(), Error> {
         let ty = lowering.index_type();
         let (tile, each) = (self.positions(), self.wide.layout.each);
-        let output = lowering.pointer(self.statement.array);
         let end = lowering.local("end", ty, call("minimum", vec![first.clone() + int(tile), count.clone()]));
         let lo = first.clone() + name("threadIdx.x").cast(Type::I32);
         lowering.each("i", ty, [lo, end, int(self.wide.threads)], Unroll::By(1), |lowering, position| {
             lowering.each("lane", Type::I32, [int(0), int(each), int(1)], Unroll::Full, |lowering, lane| {
                 let single = Layout { count: each, runs: Vec::new(), ..self.wide.layout };
-                lowering.bind_lane(self.statement, &single, 0, position.clone(), &lane);
-                let value = lowering.value(self.statement.value)?;
-                let place = output.at(position * int(each) + lane);
-                lowering.push(Node::Assign(place, value));
-                Ok(())
+                lowering.bind_lane(self.results.variables(), &single, 0, position.clone(), &lane);
+                store_at(lowering, self.results, |_, _| Ok(position.clone() * int(each) + lane.clone()))
             })
         })?;
         self.unbind(lowering);
@@ -277,34 +278,45 @@ impl Layout {
     pub fn results(
         &self,
         lowering: &mut Lowering,
-        statement: &Statement,
+        results: Results,
         held: &[Expr],
         bind: impl Fn(&mut Lowering, &Expr),
     ) -> Result<(), Error> {
         let parts = self.count / self.lanes;
         lowering.settle_guards(&self.runs)?;
-        let result =
-            if parts > 1 { lowering.packs(statement.array, self.lanes, parts) } else { lowering.pack(statement.array, self.lanes) };
+        let declare = |lowering: &mut Lowering, array| match parts {
+            1 => lowering.pack(array, self.lanes),
+            _ => lowering.packs(array, self.lanes, parts),
+        };
+        let packs: Vec<Expr> = results.arrays().map(|array| declare(lowering, array)).collect();
         lowering.each("lane", Type::I32, [int(0), int(self.count), int(1)], Unroll::Full, |lowering, lane| {
             self.runs.iter().zip(held).for_each(|(run, held)| run.serve(lowering, held, &lane));
             bind(lowering, &lane);
-            let value = lowering.value(statement.value)?;
-            let place = match parts {
-                1 => result.clone().lane(lane),
-                _ => result.clone().at(lane.clone() / int(self.lanes)).lane(lane % int(self.lanes)),
-            };
-            lowering.push(Node::Assign(place, value));
+            for (statement, pack) in results.statements().iter().zip(&packs) {
+                let value = lowering.value(statement.value)?;
+                let place = match parts {
+                    1 => pack.clone().lane(lane.clone()),
+                    _ => pack.clone().at(lane.clone() / int(self.lanes)).lane(lane.clone() % int(self.lanes)),
+                };
+                lowering.push(Node::Assign(place.clone(), value));
+                lowering.chip.insert(statement.array, place);
+            }
             Ok(())
         })?;
+        results.arrays().for_each(|array| drop(lowering.chip.remove(&array)));
         bind(lowering, &int(0));
         lowering.computed.clear();
-        let Some(offset) = lowering.flat_place(statement.array, &statement.subscripts)? else {
-            return Err(Error::Bug("neighbours that are not stored side by side".into()));
-        };
+        let mut offsets = Vec::new();
+        for statement in results.statements() {
+            let offset = lowering.flat_place(statement.array, &statement.subscripts)?;
+            offsets.push(offset.ok_or_else(|| Error::Bug("neighbours that are not stored side by side".into()))?);
+        }
         lowering.each("part", Type::I32, [int(0), int(parts), int(1)], Unroll::Full, |lowering, part| {
-            let place = lowering.wide(statement.array, self.lanes, offset + part.clone() * int(self.lanes));
-            let pack = if parts > 1 { result.at(part) } else { result };
-            lowering.push(Node::Assign(place, pack));
+            for ((array, pack), offset) in results.arrays().zip(packs).zip(offsets) {
+                let place = lowering.wide(array, self.lanes, offset + part.clone() * int(self.lanes));
+                let pack = if parts > 1 { pack.at(part.clone()) } else { pack };
+                lowering.push(Node::Assign(place, pack));
+            }
             Ok(())
         })
     }

@@ -114,9 +114,7 @@ fn joined(kernel: &mut Kernel, turns: &Turns) -> Statement {
     let mut joined = statements[0].clone();
     for other in &statements[1..] {
         joined.span = joined.span.to(other.span);
-        for (own, other) in joined.variables.iter().zip(&other.variables) {
-            rename(kernel, statements, other.variable, own.variable);
-        }
+        walk::rename(kernel, &[other.value], &other.variables, &joined.variables);
     }
     let span = joined.span;
     let turn = kernel.variables.push(Variable { name: free_name(kernel), span });
@@ -159,20 +157,6 @@ fn index(kernel: &mut Kernel, kind: ExprKind, span: Span) -> ExprId {
 
 fn is_variable(kernel: &Kernel, id: ExprId) -> bool {
     matches!(kernel.exprs[id].kind, ExprKind::Variable(_))
-}
-
-/// Puts a variable in the place of another one in their values.
-fn rename(kernel: &mut Kernel, statements: &[Statement], from: VariableId, to: VariableId) {
-    for statement in statements {
-        let mut places = Vec::new();
-        walk::walk(kernel, statement.value, &mut |id| {
-            if kernel.exprs[id].kind == ExprKind::Variable(from) {
-                places.push(id);
-            }
-            true
-        });
-        places.into_iter().for_each(|id| kernel.exprs[id].kind = ExprKind::Variable(to));
-    }
 }
 
 /// A name that no variable has.
