@@ -52,6 +52,10 @@ impl Facts {
         let value = self.value(formula)?;
         (value <= 1 << 40).then(|| (value.max(16) as u64).next_power_of_two() as i64)
     }
+    /// Whether the value is known.
+    pub fn tells(&self, formula: &Formula) -> bool {
+        self.value(formula).is_some()
+    }
     /// Whether the value is known to be at least `threshold`.
     pub fn at_least(&self, formula: &Formula, threshold: i64) -> bool {
         self.value(formula).is_some_and(|value| value >= threshold)

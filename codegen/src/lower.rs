@@ -44,6 +44,7 @@ use crate::plan::Plan;
 use crate::target::Target;
 
 pub use group::{Group, Schedule, from_zero, is_plain};
+pub use read::offset_of;
 
 /// The plan of one kernel and the device functions that it calls.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ mod extract;
 mod hoist_reductions;
 mod hoist_scans;
 mod interleave;
+mod split_planes;
 
 /// A named rewriting.
 pub struct Pass {
@@ -20,6 +21,7 @@ pub struct Pass {
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass { name: "interleave", run: interleave::run },
+    Pass { name: "split_planes", run: split_planes::run },
     Pass { name: "center_windows", run: center_windows::run },
     Pass { name: "hoist_scans", run: hoist_scans::run },
     Pass { name: "hoist_reductions", run: hoist_reductions::run },

@@ -9,7 +9,7 @@ use super::context::Lowering;
 use super::group::from_zero;
 use super::map::{Results, suffix_of};
 use super::read::{access, flat_coefficient};
-use super::wide::Layout;
+use super::wide::{Layout, MOST_ELEMENTS};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{Expr, Unroll, int, name};
@@ -34,7 +34,7 @@ pub struct Broadcast {
     /// How many of the left side's variables number the rows.
     rank: usize,
     /// How a thread's elements lie along a row.
-    layout: Layout,
+    pub layout: Layout,
     /// Threads along a row.
     across: i64,
     /// Packs that a thread takes.
@@ -74,10 +74,14 @@ fn by_rows(lowering: &Lowering, results: Results, rank: usize, minors: usize) ->
             return None;
         }
         let of_rows = output.terms.into_iter().filter(|(v, _)| !inner.iter().any(|i| i.variable == *v));
-        strides.extend(of_rows.map(|(_, stride)| stride));
+        strides.extend(of_rows.map(|(_, stride)| stride).chain([output.constant]));
     }
     let whole = |lanes: i64| lanes > 1 && facts.multiple(&extent, lanes) && strides.iter().all(|stride| facts.multiple(stride, lanes));
-    let layout = Layout::of(lowering, results, rank, minors, whole)?;
+    let mut layout = Layout::of(lowering, results, rank, minors, whole)?;
+    if extent.constant().is_some_and(|extent| extent <= MOST_ELEMENTS) {
+        // Along rows as short as that, what is the same for a row is read as often as what is not.
+        layout.apart += of_rows(lowering, results, rows, &layout);
+    }
     let beside = minors == 0 && facts.at_least(&extent, LONG) && all_beside(lowering, results, inner);
     if layout.runs.is_empty() && !beside || layout.runs.len() > MOST_RUNS || !facts.multiple(&extent, layout.count) {
         return None;
@@ -88,6 +92,13 @@ fn by_rows(lowering: &Lowering, results: Results, rank: usize, minors: usize) ->
     let steps = (in_flight / layout.bytes(lowering).max(PACK)).clamp(1, MOST_STEPS);
     let of_one_row = facts.at_least(&pieces, THREADS * steps) || facts.below(&row_count, THREADS / across * steps);
     Some(Broadcast { rank, layout, across, steps, of_one_row })
+}
+
+/// How many reads change from row to row and are in no run.
+fn of_rows(lowering: &Lowering, results: Results, rows: &[Ranged], layout: &Layout) -> usize {
+    let reads = results.values().flat_map(|value| walk::reads(lowering.kernel, value));
+    let changes = |read: &ExprId| rows.iter().any(|range| walk::mentions(lowering.kernel, *read, range.variable));
+    reads.filter(|read| changes(read) && !layout.runs.iter().any(|run| run.serves(*read))).count()
 }
 
 /// Whether all that neighbours read lies side by side, though not in packs: at the end of a row of another width, say. Each then reads

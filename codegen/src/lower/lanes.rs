@@ -119,9 +119,13 @@ impl<'l> Lanes<'l> {
         Some(self.along(|lane| lane % self.each / inside % extent, text))
     }
 
-    /// Whether an expression is the same for all elements of a thread.
+    /// Whether an expression may differ among the elements of a thread.
+    pub fn tells_apart(&self, id: ExprId) -> bool {
+        self.own[self.rank..].iter().any(|range| walk::mentions(self.kernel, id, range.variable))
+    }
+
     fn is_shared(&self, id: ExprId) -> bool {
-        !self.own[self.rank..].iter().any(|range| walk::mentions(self.kernel, id, range.variable))
+        !self.tells_apart(id)
     }
 
     /// An `i64` expression along the elements, if it can be told.

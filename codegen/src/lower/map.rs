@@ -83,17 +83,21 @@ enum Form {
 }
 
 impl Form {
-    /// Neighbours together, if they can be, by the form that tells fewest of them apart.
+    /// Neighbours together, if they can be, by the form that tells fewest of them apart; where those read elements one by one, by one
+    /// that moves all as packs.
     fn of(lowering: &Lowering, results: Results) -> Form {
+        let mut first = None;
         for minors in 0..results.variables().len().clamp(1, MOST_MINORS + 1) {
-            if let Some(wide) = super::wide::wide(lowering, results, minors) {
-                return Form::Wide(wide);
-            }
-            if let Some(rows) = super::broadcast::broadcast(lowering, results, minors) {
-                return Form::Rows(rows);
+            let wide = super::wide::wide(lowering, results, minors).map(|wide| (wide.layout.apart, Form::Wide(wide)));
+            let rows = || super::broadcast::broadcast(lowering, results, minors).map(|rows| (rows.layout.apart, Form::Rows(rows)));
+            match wide.or_else(rows) {
+                Some((0, form)) => return form,
+                Some((_, form)) => first = first.or(Some(form)),
+                None => {}
             }
         }
-        if super::tiled::applies(lowering, results) { Form::Tiled } else { Form::Strided }
+        let by_elements = || if super::tiled::applies(lowering, results) { Form::Tiled } else { Form::Strided };
+        first.unwrap_or_else(by_elements)
     }
 
     fn moves_packs(&self) -> bool {
@@ -171,7 +175,8 @@ pub fn suffix_of(lowering: &Lowering, results: Results) -> String {
     if lowering.kernel.statements.len() == results.statements().len() {
         return String::new();
     }
-    let names: Vec<String> = results.arrays().map(|array| lowering.kernel.arrays[array].name.replace('.', "_")).collect();
+    let mut names: Vec<String> = results.arrays().map(|array| lowering.kernel.arrays[array].name.replace('.', "_")).collect();
+    names.dedup();
     names.join("_")
 }
 
@@ -225,20 +230,21 @@ pub fn store_elements(lowering: &mut Lowering, results: Results) -> Result<(), E
         let pointer = lowering.pointer(statement.array);
         return store_element(lowering, statement, pointer);
     }
-    store_at(lowering, results, |lowering, statement| {
+    store_at(lowering, results, |lowering, number| {
+        let statement = &results.statements()[number];
         let (indices, _) = lowering.guarded_indices(statement.array, &statement.subscripts)?;
         lowering.row_major(statement.array, indices)
     })
 }
 
-/// Stores an element of each result at its offset. One that later results read stays in a register for them.
+/// Stores an element of each result, by number, at its offset. One that later results read stays in a register for them.
 pub fn store_at(
     lowering: &mut Lowering,
     results: Results,
-    offset: impl Fn(&mut Lowering, &Statement) -> Result<Expr, Error>,
+    offset: impl Fn(&mut Lowering, usize) -> Result<Expr, Error>,
 ) -> Result<(), Error> {
     for (number, statement) in results.statements().iter().enumerate() {
-        let place = lowering.pointer(statement.array).at(offset(lowering, statement)?);
+        let place = lowering.pointer(statement.array).at(offset(lowering, number)?);
         let mut value = lowering.value(statement.value)?;
         if lowering.arrays_read(results.values().skip(number + 1)).contains(&statement.array) {
             let (wish, ty) = lowering.piece_of(statement.array, 1);

@@ -117,12 +117,15 @@ impl Read<'_> {
 
     /// Whether the points of its variables, counted through, read the elements from the first on.
     pub fn is_counted_through(&self, lowering: &Lowering) -> bool {
+        self.counted_from(lowering) == Some(Formula::Constant(0))
+    }
+
+    /// The element from which on the points of its variables, counted through, read one after another, if they do.
+    pub fn counted_from(&self, lowering: &Lowering) -> Option<Formula> {
         let (kernel, facts) = (lowering.kernel, lowering.facts);
-        access(kernel, facts, self.array, self.subscripts).is_some_and(|access| {
-            flat_coefficient(kernel, facts, &access, self.own) == Some(Formula::Constant(1))
-                && access.constant == Formula::Constant(0)
-                && access.terms.len() == self.own.len()
-        })
+        let access = access(kernel, facts, self.array, self.subscripts)?;
+        let along = flat_coefficient(kernel, facts, &access, self.own) == Some(Formula::Constant(1));
+        (along && access.terms.len() == self.own.len()).then_some(access.constant)
     }
 }
 

@@ -418,6 +418,12 @@ pub fn access(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subs
     access_of(kernel, facts, &kernel.arrays[array].shape, subscripts)
 }
 
+/// The same of a read.
+pub fn offset_of(kernel: &Kernel, facts: &Facts, read: ExprId) -> Option<size::Linear> {
+    let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { return None };
+    access(kernel, facts, *array, subscripts)
+}
+
 /// The same within the last dimensions of an array.
 pub fn access_of(kernel: &Kernel, facts: &Facts, shape: &[ExprId], subscripts: &[Subscript]) -> Option<size::Linear> {
     let mut offset: Option<size::Linear> = None;
@@ -440,10 +446,14 @@ pub fn is_settled(subscript: &Subscript) -> bool {
 }
 
 /// Whether a read stays inside its array for all values of `ranges`, whatever condition guards it: its subscripts are variables that
-/// run over whole dims.
+/// run over whole dims, or numbers in dims that are numbers.
 pub fn inside_everywhere(kernel: &Kernel, facts: &Facts, array: ArrayId, subscripts: &[Subscript], ranges: &[Ranged]) -> bool {
+    let number = |id| size::formula(kernel, facts, id).and_then(|formula| formula.constant());
     let mut all = subscripts.iter().zip(&kernel.arrays[array].shape);
-    all.all(|(subscript, extent)| is_whole(kernel, facts, subscript, *extent, ranges))
+    all.all(|(subscript, extent)| match (number(subscript.index), number(*extent)) {
+        (Some(index), Some(extent)) => (0..extent).contains(&index),
+        _ => is_whole(kernel, facts, subscript, *extent, ranges),
+    })
 }
 
 /// Whether a subscript is a variable of `ranges` that runs over this whole extent.

@@ -67,11 +67,11 @@ struct Found {
     guard: Guard,
 }
 
-/// The runs that results read at a thread's elements. `None` if they can't be computed for neighbours together: a read may report its
-/// index, or a `let` is computed at other elements.
-pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<Vec<Run>> {
+/// The runs that results read at a thread's elements, and how many reads differ from element to element and are in none. `None` if the
+/// elements can't be computed together: a read may report its index, or a `let` is computed at other elements.
+pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<(Vec<Run>, usize)> {
     let all = Guard { lanes: vec![true; lanes.count as usize], together: Vec::new(), sure: true };
-    let mut found: Vec<Found> = Vec::new();
+    let (mut found, mut apart): (Vec<Found>, usize) = (Vec::new(), 0);
     let mut pending: Vec<_> = results.values().rev().map(|value| (value, lanes.own, all.clone())).collect();
     while let Some((id, own, guard)) = pending.pop() {
         let lanes = lanes.under(own);
@@ -81,21 +81,32 @@ pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<Vec<R
                     let inlined = &lowering.kernel.statements[number];
                     if computes_beside(&lanes, id, inlined) {
                         pending.push((inlined.value, &inlined.variables, guard));
-                    } else if lanes.own[lanes.rank..].iter().any(|v| walk::mentions(lowering.kernel, id, v.variable)) {
+                    } else if lanes.tells_apart(id) {
                         return None;
                     }
                     continue;
                 }
                 // Registers hold what the launch itself defines.
                 Place::Memory | Place::Scratch(_) if results.arrays().all(|own| own != *array) => {
-                    found.extend(read(&lanes, id, *array, &guard)?);
+                    match read(&lanes, id, *array, &guard)? {
+                        Some(one) => found.push(one),
+                        None => apart += usize::from(lanes.tells_apart(id)),
+                    }
                 }
                 _ => {}
             }
         }
         pending.extend(below(&lanes, id, &guard).into_iter().rev().map(|(id, guard)| (id, own, guard)));
     }
-    Some(group(found).into_iter().filter_map(|group| Run::of(&lanes, group)).collect())
+    let mut runs = Vec::new();
+    for group in group(found) {
+        let reads = group.len();
+        match Run::of(&lanes, group) {
+            Some(run) => runs.push(run),
+            None => apart += reads,
+        }
+    }
+    Some((runs, apart))
 }
 
 /// Whether a `let` is read at the element itself, and its elements lie beside each other like the reader's.
@@ -121,8 +132,7 @@ fn read(lanes: &Lanes, read: ExprId, array: ArrayId, guard: &Guard) -> Option<Op
         }
         guard = Guard { lanes: vec![true; guard.lanes.len()], together: Vec::new(), sure: true };
     }
-    let varies = lanes.own[lanes.rank..].iter().any(|v| walk::mentions(kernel, read, v.variable));
-    let course = lanes.offset(read).filter(|_| varies && guard.lanes.contains(&true));
+    let course = lanes.offset(read).filter(|_| lanes.tells_apart(read) && guard.lanes.contains(&true));
     Some(course.map(|course| Found { read, array, own: lanes.own.to_vec(), course, guard }))
 }
 
@@ -272,6 +282,11 @@ impl Run {
                 Ok(())
             })
         })
+    }
+
+    /// Whether a read takes its values from the run.
+    pub fn serves(&self, read: ExprId) -> bool {
+        self.reads.iter().any(|(own, _)| *own == read)
     }
 
     /// Lets the reads take their values from the run, at an element.

@@ -4,6 +4,8 @@
 
 use gpukc_dsl::types::Type;
 
+use gpukc_dsl::program::Statement;
+
 use super::context::Lowering;
 use super::group::is_flat;
 use super::lanes::Lanes;
@@ -11,6 +13,7 @@ use super::map::{Results, store_at, suffix_of};
 use super::packs::Read;
 use super::runs::{Run, runs};
 use crate::error::Error;
+use crate::formula::Formula;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
 
 /// Threads of a block.
@@ -38,13 +41,16 @@ pub struct Layout {
     pub each: i64,
     /// How many variables, the last ones, tell those apart.
     pub minors: usize,
-    /// What the elements read.
+    /// What the elements read, and how many reads differ among them and are in none of these.
     pub runs: Vec<Run>,
+    pub apart: usize,
 }
 
 /// A map by wide accesses.
 pub struct Wide {
-    layout: Layout,
+    pub layout: Layout,
+    /// The element with which each result begins in its array.
+    begins: Vec<Formula>,
     /// Steps of a thread, loads of all of which are in flight.
     unroll: i64,
     /// Threads of a block.
@@ -66,8 +72,8 @@ impl Layout {
         let of = |lanes: i64| {
             let count = (1..=MOST_PARTS).map(|parts| parts * lanes).find(|count| count % each == 0 && *count <= MOST_ELEMENTS)?;
             let own = Lanes { kernel, facts, own: variables, rank, minors, count, each };
-            let runs = runs(lowering, own, results)?;
-            Some(Layout { lanes, count, each, minors, runs })
+            let (runs, apart) = runs(lowering, own, results)?;
+            Some(Layout { lanes, count, each, minors, runs, apart })
         };
         let size = |array| kernel.arrays[array].element.size() as i64;
         let widest = results.arrays().map(size).max()?;
@@ -78,6 +84,11 @@ impl Layout {
 
     pub fn positions(&self) -> i64 {
         self.count / self.each
+    }
+
+    /// Packs of a result.
+    fn parts(&self) -> i64 {
+        self.count / self.lanes
     }
 
     pub fn lanes_of<'l>(&self, lowering: &Lowering<'l>, own: &'l [gpukc_dsl::program::Ranged], rank: usize) -> Lanes<'l> {
@@ -99,15 +110,19 @@ pub fn wide(lowering: &Lowering, results: Results, minors: usize) -> Option<Wide
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     let variables = results.variables();
     let launchable = variables.iter().all(|v| crate::size::extent(kernel, facts, v).is_some());
-    let counted = results.statements().iter().all(|left| {
+    let begin = |left: &Statement| {
         let left = Read { id: left.value, array: left.array, subscripts: &left.subscripts, own: variables, in_place: None };
-        left.is_counted_through(lowering)
-    });
-    if variables.is_empty() || !launchable || !counted || results.has_reduction(kernel) {
+        left.counted_from(lowering)
+    };
+    if variables.is_empty() || !launchable || results.has_reduction(kernel) {
         return None;
     }
-    let layout = Layout::of(lowering, results, 0, minors, |_| true)?;
-    if layout.packs() > MOST_PACKS || minors > 0 && layout.runs.is_empty() {
+    let begins: Vec<Formula> = results.statements().iter().map(begin).collect::<Option<_>>()?;
+    // Where nothing is known of the call, its blocks ask.
+    let fits = |lanes: i64| lanes == 1 || begins.iter().all(|begin| facts.multiple(begin, lanes) || !facts.tells(begin));
+    let layout = Layout::of(lowering, results, 0, minors, fits)?;
+    let further = (results.statements().len() as i64 - 1) * layout.parts();
+    if layout.packs() + further > MOST_PACKS || minors > 0 && layout.runs.is_empty() {
         return None;
     }
     let light = results.cost(kernel) < LIGHT;
@@ -119,7 +134,7 @@ pub fn wide(lowering: &Lowering, results: Results, minors: usize) -> Option<Wide
     let unroll = if light { unroll } else { unroll.min((MOST_HEAVY / layout.count).max(1)) };
     // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
     let threads = if layout.lanes >= 8 && light { 2 * THREADS } else { THREADS };
-    Some(Wide { layout, unroll, threads })
+    Some(Wide { layout, begins, unroll, threads })
 }
 
 pub fn lower(lowering: &mut Lowering, results: Results, mut wide: Wide) -> Result<(), Error> {
@@ -173,10 +188,12 @@ impl Tile<'_> {
                 }
             }
         }
-        for array in self.results.arrays().filter(|_| layout.lanes > 1) {
+        for (array, begin) in self.results.arrays().zip(&self.wide.begins).filter(|_| layout.lanes > 1) {
             let bytes = layout.lanes * lowering.kernel.arrays[array].element.size() as i64;
             let output = lowering.pointer(array);
-            all.push(call("is_aligned", vec![output, int(bytes)]));
+            let aligned = call("is_aligned", vec![output, int(bytes)]);
+            let begins = begin.constant().is_none().then(|| (lowering.size(begin, "offset") % int(layout.lanes)).binary("==", int(0)));
+            all.extend([aligned].into_iter().chain(begins).filter(|condition| !all.contains(condition)).collect::<Vec<_>>());
         }
         self.unbind(lowering);
         Ok(all.into_iter().reduce(Expr::and).unwrap_or(Expr::Bool(true)))
@@ -257,7 +274,10 @@ impl Tile<'_> {
             lowering.each("lane", Type::I32, [int(0), int(each), int(1)], Unroll::Full, |lowering, lane| {
                 let single = Layout { count: each, runs: Vec::new(), ..self.wide.layout };
                 lowering.bind_lane(self.results.variables(), &single, 0, position.clone(), &lane);
-                store_at(lowering, self.results, |_, _| Ok(position.clone() * int(each) + lane.clone()))
+                store_at(lowering, self.results, |lowering, number| {
+                    let begin = lowering.size(&self.wide.begins[number], "offset");
+                    Ok(position.clone() * int(each) + lane.clone() + begin)
+                })
             })
         })?;
         self.unbind(lowering);
@@ -282,7 +302,7 @@ impl Layout {
         held: &[Expr],
         bind: impl Fn(&mut Lowering, &Expr),
     ) -> Result<(), Error> {
-        let parts = self.count / self.lanes;
+        let parts = self.parts();
         lowering.settle_guards(&self.runs)?;
         let declare = |lowering: &mut Lowering, array| match parts {
             1 => lowering.pack(array, self.lanes),

@@ -66,6 +66,8 @@ fn turns(kernel: &Kernel, facts: &Facts, numbers: &[usize]) -> Option<Turns> {
     let mut offsets: Vec<i64> = places.iter().map(|place| place.offset).collect();
     let whole = match one.variable {
         Some(_) => one.step == count,
+        // Planes, whose elements lie apart, share a launch as they are.
+        None if one.axis + 1 < kernel.arrays[first.array].rank() => return None,
         None => size::formula(kernel, facts, kernel.arrays[first.array].shape[one.axis])? == Formula::Constant(count),
     };
     if !places.iter().all(regular) || !whole {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpukc_dsl::program::{ArrayId, Attributes, ExprId, ExprKind, Kernel, Statement};
+use gpukc_dsl::program::{ArrayId, Attributes, ExprId, ExprKind, Kernel, Statement, StatementKind};
 
 use super::{Group, Schedule, is_plain, rows, schedule};
 use crate::facts::Facts;
@@ -19,7 +19,8 @@ const MOST_ARRAYS: usize = 12;
 
 /// The maps that the first of these statements begins, and the `let`s between them that are computed where they are read.
 pub fn together(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usize]) -> Vec<usize> {
-    let mut maps = Maps { kernel, facts, inlined: inlined(kernel), defined: Vec::new(), first: None, inputs: BTreeSet::new() };
+    let mut maps =
+        Maps { kernel, facts, inlined: inlined(kernel), defined: Vec::new(), parts: Vec::new(), first: None, inputs: BTreeSet::new() };
     let mut whole = 1;
     for (place, &number) in pending.iter().enumerate() {
         let statement = &kernel.statements[number];
@@ -28,7 +29,7 @@ pub fn together(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usize
         if !maps.reads_own_elements(statement) || needs_launch && !maps.takes(statement) || begins_rows() {
             break;
         }
-        maps.defined.push(statement.array);
+        if is_plain(kernel, facts, statement) || !needs_launch { &mut maps.defined } else { &mut maps.parts }.push(statement.array);
         if needs_launch {
             whole = place + 1;
         }
@@ -41,8 +42,9 @@ struct Maps<'k> {
     facts: &'k Facts,
     /// `let`s that are computed where they are read.
     inlined: BTreeMap<ArrayId, usize>,
-    /// All arrays so far, those `let`s among them.
+    /// All arrays so far, those `let`s among them; and those of which statements define a part each.
     defined: Vec<ArrayId>,
+    parts: Vec<ArrayId>,
     /// The first map: its space, unless it can't share a launch, and its attributes.
     first: Option<(Option<Vec<Formula>>, &'k Attributes)>,
     /// The arrays of which each element of the maps reads one of its own or defines it.
@@ -55,7 +57,7 @@ impl<'k> Maps<'k> {
         let space = space(self.kernel, self.facts, statement);
         let inputs = self.inputs_of(statement);
         let joins = self.first.as_ref().is_none_or(|(first, attributes)| {
-            let shares = inputs.iter().any(|array| self.inputs.contains(array));
+            let shares = self.parts.contains(&statement.array) || inputs.iter().any(|array| self.inputs.contains(array));
             let arrays = inputs.union(&self.inputs).count() + 1;
             first.is_some() && *first == space && **attributes == statement.attributes && shares && arrays <= MOST_ARRAYS
         });
@@ -67,15 +69,15 @@ impl<'k> Maps<'k> {
         joins
     }
 
-    /// Whether every read of an array of the launch is of the element that is being computed, and the array is not among them.
+    /// Whether every read of an array of the launch is of the element that is being computed.
     fn reads_own_elements(&self, statement: &Statement) -> bool {
-        !self.defined.contains(&statement.array)
-            && walk::reads(self.kernel, statement.value).into_iter().all(|read| match &self.kernel.exprs[read].kind {
-                ExprKind::Read { array, subscripts } if self.defined.contains(array) => {
-                    is_identity(self.kernel, subscripts, &statement.variables)
-                }
-                _ => true,
-            })
+        walk::reads(self.kernel, statement.value).into_iter().all(|read| match &self.kernel.exprs[read].kind {
+            ExprKind::Read { array, subscripts } if self.defined.contains(array) => {
+                is_identity(self.kernel, subscripts, &statement.variables)
+            }
+            ExprKind::Read { array, .. } => !self.parts.contains(array),
+            _ => true,
+        })
     }
 
     /// The arrays of which each element reads one of its own, through `let`s that are computed in place.
@@ -103,11 +105,27 @@ fn space(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<Vec<Fo
     let attributes = &statement.attributes;
     let hinted = attributes.block.is_some() || attributes.unroll.is_some() || !attributes.tile.is_empty();
     let shares = !hinted
-        && is_plain(kernel, facts, statement)
+        && is_one_for_one(kernel, facts, statement)
         && schedule(kernel, facts, statement) == Schedule::Map
         && !walk::has_reduction(kernel, statement.value)
         && !walk::can_fail(kernel, statement.value);
     if shares { extents(kernel, facts, statement) } else { None }
+}
+
+/// Whether the left side has each variable once, in order, from 0 on: it stands for an element of each array that it defines a part of.
+fn is_one_for_one(kernel: &Kernel, facts: &Facts, statement: &Statement) -> bool {
+    let mut variables = statement.variables.iter();
+    let in_order = statement.subscripts.iter().all(|subscript| {
+        size::linear(kernel, facts, subscript.index).is_some_and(|index| match index.terms.as_slice() {
+            [] => true,
+            [(variable, step)] => *step == Formula::Constant(1) && variables.next().is_some_and(|range| range.variable == *variable),
+            _ => false,
+        })
+    });
+    statement.kind == StatementKind::Define
+        && in_order
+        && variables.next().is_none()
+        && super::from_zero(kernel, facts, &statement.variables)
 }
 
 fn extents(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<Vec<Formula>> {

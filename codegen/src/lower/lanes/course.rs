@@ -198,7 +198,7 @@ impl Course {
 
     /// Whether what is common is a multiple of `unit`; where it depends on the call alone, and nothing is known of that, `open` counts.
     pub fn is_multiple(&self, unit: i64, facts: &Facts, open: bool) -> bool {
-        let told = |factor: &Factor| if let Factor::Known(formula) = factor { facts.at_least(formula, i64::MIN) } else { true };
+        let told = |factor: &Factor| if let Factor::Known(formula) = factor { facts.tells(formula) } else { true };
         self.common.iter().all(|term| match term.divisor(facts) % unit {
             0 => true,
             _ => open && term.is_known() && !term.factors.iter().all(told),
