@@ -103,7 +103,7 @@ fn of_rows(lowering: &Lowering, results: Results, rows: &[Ranged], layout: &Layo
 
 /// Whether all that neighbours read lies side by side, though not in packs: at the end of a row of another width, say. Each then reads
 /// its own element, and still stores with the others. Rules that move an index are better left out of what lies inside (see `tiled`).
-fn all_beside(lowering: &Lowering, results: Results, inner: &[Ranged]) -> bool {
+pub fn all_beside(lowering: &Lowering, results: Results, inner: &[Ranged]) -> bool {
     let kernel = lowering.kernel;
     let mentions = |id| inner.iter().any(|range| walk::mentions(kernel, id, range.variable));
     let beside = |read: ExprId| {
@@ -219,7 +219,8 @@ impl Places<'_> {
             // Where the runs lie is not asked again.
             shape.layout.runs.iter().zip(&held).for_each(|(run, held)| run.serve(lowering, held, &int(0)));
             results.values().try_for_each(|value| lowering.hoist(value, &variables, "row_value"))?;
-            shape.layout.results(lowering, results, &held, |lowering, lane| self.bind(lowering, position.clone(), lane))
+            let bind = |lowering: &mut Lowering, lane: &Expr| self.bind(lowering, position.clone(), lane);
+            shape.layout.results(lowering, results, &held, (bind, |_: &mut Lowering| Ok(())))
         })?;
         self.rows.release(lowering);
         Ok(())

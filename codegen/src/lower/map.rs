@@ -97,7 +97,8 @@ impl Form {
             }
         }
         let by_elements = || if super::tiled::applies(lowering, results) { Form::Tiled } else { Form::Strided };
-        first.unwrap_or_else(by_elements)
+        let counted = || super::wide::counted(lowering, results).map(Form::Wide);
+        first.or_else(counted).unwrap_or_else(by_elements)
     }
 
     fn moves_packs(&self) -> bool {

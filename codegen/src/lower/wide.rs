@@ -1,6 +1,9 @@
 //! Maps whose results lie one after another as their variables count: a block takes a tile of them, a thread a few neighbours, which
 //! it stores by 16-byte accesses; what it reads it loads first, as runs. The last tile goes element by element, and so do all tiles
 //! of misaligned arrays.
+//!
+//! *Counted*: where some reads do not run along with the results, of rows whose width is no multiple of a pack, say, a thread counts the
+//! variables on from one element to the next, and reads there one by one what lies side by side.
 
 use gpukc_dsl::types::Type;
 
@@ -27,6 +30,8 @@ const IN_FLIGHT: i64 = 32;
 const MOST_STEPS: i64 = 2;
 /// Most elements of a thread whose arithmetic needs many registers.
 const MOST_HEAVY: i64 = 16;
+/// Most variables that a thread counts on.
+const MOST_COUNTED: usize = 4;
 /// Most packs of results of a thread.
 const MOST_PARTS: i64 = 4;
 /// Most elements of a thread.
@@ -44,6 +49,8 @@ pub struct Layout {
     /// What the elements read, and how many reads differ among them and are in none of these.
     pub runs: Vec<Run>,
     pub apart: usize,
+    /// Whether the variables are counted from element to element, though runs know only their common position.
+    counted: bool,
 }
 
 /// A map by wide accesses.
@@ -61,19 +68,26 @@ impl Layout {
     /// How neighbours are laid over the variables from `rank` on, the last `minors` of them told apart in a thread; packs of results
     /// fit. They are as wide as the widest elements of what is stored and read in runs let them be.
     pub fn of(lowering: &Lowering, results: Results, rank: usize, minors: usize, fits: impl Fn(i64) -> bool) -> Option<Layout> {
+        let split = results.variables().len().checked_sub(minors).filter(|split| *split > rank)?;
+        let majors = &results.variables()[rank..split];
+        let flat = results.values().all(|value| is_flat(lowering.kernel, lowering.facts, value, majors));
+        if flat { Layout::over(lowering, results, (rank, minors), fits) } else { None }
+    }
+
+    /// The same, whether or not all values run along with the variables.
+    fn over(lowering: &Lowering, results: Results, (rank, minors): (usize, usize), fits: impl Fn(i64) -> bool) -> Option<Layout> {
         let (kernel, facts) = (lowering.kernel, lowering.facts);
         let variables = results.variables();
         let split = variables.len().checked_sub(minors).filter(|split| *split > rank)?;
         let each = super::group::product(kernel, facts, &variables[split..])?.constant()?;
-        let flat = results.values().all(|value| is_flat(kernel, facts, value, &variables[rank..split]));
-        if !flat || !(1..=MOST_ELEMENTS).contains(&each) {
+        if !(1..=MOST_ELEMENTS).contains(&each) {
             return None;
         }
         let of = |lanes: i64| {
             let count = (1..=MOST_PARTS).map(|parts| parts * lanes).find(|count| count % each == 0 && *count <= MOST_ELEMENTS)?;
             let own = Lanes { kernel, facts, own: variables, rank, minors, count, each };
             let (runs, apart) = runs(lowering, own, results)?;
-            Some(Layout { lanes, count, each, minors, runs, apart })
+            Some(Layout { lanes, count, each, minors, runs, apart, counted: false })
         };
         let size = |array| kernel.arrays[array].element.size() as i64;
         let widest = results.arrays().map(size).max()?;
@@ -107,34 +121,57 @@ impl Layout {
 
 /// The map by wide accesses, the last `minors` variables told apart in a thread, if it is one.
 pub fn wide(lowering: &Lowering, results: Results, minors: usize) -> Option<Wide> {
-    let (kernel, facts) = (lowering.kernel, lowering.facts);
+    let begins = begins(lowering, results)?;
+    let layout = Layout::of(lowering, results, 0, minors, |lanes| fits(lowering, &begins, lanes))?;
+    if minors > 0 && layout.runs.is_empty() { None } else { Wide::of(lowering, results, layout, begins) }
+}
+
+/// The map by wide accesses in which a thread counts the variables on, if it is one.
+pub fn counted(lowering: &Lowering, results: Results) -> Option<Wide> {
     let variables = results.variables();
-    let launchable = variables.iter().all(|v| crate::size::extent(kernel, facts, v).is_some());
+    let along = variables.len().checked_sub(1)?;
+    let begins = begins(lowering, results).filter(|_| (2..=MOST_COUNTED).contains(&variables.len()))?;
+    let layout = Layout::over(lowering, results, (0, 0), |lanes| fits(lowering, &begins, lanes))?;
+    let beside = layout.lanes > 1 && super::broadcast::all_beside(lowering, results, &variables[along..]);
+    if beside { Wide::of(lowering, results, Layout { counted: true, ..layout }, begins) } else { None }
+}
+
+/// The element with which each result begins in its array, if all lie one after another as their variables count.
+fn begins(lowering: &Lowering, results: Results) -> Option<Vec<Formula>> {
+    let (kernel, variables) = (lowering.kernel, results.variables());
+    let launchable = variables.iter().all(|v| crate::size::extent(kernel, lowering.facts, v).is_some());
+    if variables.is_empty() || !launchable || results.has_reduction(kernel) {
+        return None;
+    }
     let begin = |left: &Statement| {
         let left = Read { id: left.value, array: left.array, subscripts: &left.subscripts, own: variables, in_place: None };
         left.counted_from(lowering)
     };
-    if variables.is_empty() || !launchable || results.has_reduction(kernel) {
-        return None;
+    results.statements().iter().map(begin).collect()
+}
+
+/// Whether results begin at packs of so many elements. Where nothing is known of the call, its blocks ask.
+fn fits(lowering: &Lowering, begins: &[Formula], lanes: i64) -> bool {
+    lanes == 1 || begins.iter().all(|begin| lowering.facts.multiple(begin, lanes) || !lowering.facts.tells(begin))
+}
+
+impl Wide {
+    fn of(lowering: &Lowering, results: Results, layout: Layout, begins: Vec<Formula>) -> Option<Wide> {
+        let further = (results.statements().len() as i64 - 1) * layout.parts();
+        if layout.packs() + further > MOST_PACKS {
+            return None;
+        }
+        let light = results.cost(lowering.kernel) < LIGHT && !layout.counted;
+        let unroll = match layout.bytes(lowering) {
+            0 => 2,
+            bytes => (IN_FLIGHT / bytes).clamp(1, MOST_STEPS),
+        };
+        // Steps are unrolled, and arithmetic takes registers and time to compile.
+        let unroll = if light { unroll } else { unroll.min((MOST_HEAVY / layout.count).max(1)) };
+        // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
+        let threads = if layout.lanes >= 8 && light { 2 * THREADS } else { THREADS };
+        Some(Wide { layout, begins, unroll, threads })
     }
-    let begins: Vec<Formula> = results.statements().iter().map(begin).collect::<Option<_>>()?;
-    // Where nothing is known of the call, its blocks ask.
-    let fits = |lanes: i64| lanes == 1 || begins.iter().all(|begin| facts.multiple(begin, lanes) || !facts.tells(begin));
-    let layout = Layout::of(lowering, results, 0, minors, fits)?;
-    let further = (results.statements().len() as i64 - 1) * layout.parts();
-    if layout.packs() + further > MOST_PACKS || minors > 0 && layout.runs.is_empty() {
-        return None;
-    }
-    let light = results.cost(kernel) < LIGHT;
-    let unroll = match layout.bytes(lowering) {
-        0 => 2,
-        bytes => (IN_FLIGHT / bytes).clamp(1, MOST_STEPS),
-    };
-    // Steps are unrolled, and arithmetic takes registers and time to compile.
-    let unroll = if light { unroll } else { unroll.min((MOST_HEAVY / layout.count).max(1)) };
-    // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
-    let threads = if layout.lanes >= 8 && light { 2 * THREADS } else { THREADS };
-    Some(Wide { layout, begins, unroll, threads })
 }
 
 pub fn lower(lowering: &mut Lowering, results: Results, mut wide: Wide) -> Result<(), Error> {
@@ -261,7 +298,30 @@ impl Tile<'_> {
     /// Computes and stores a thread's elements from position `at` on, of runs that are loaded.
     fn results(&self, lowering: &mut Lowering, held: &[Expr], at: Expr) -> Result<(), Error> {
         self.bind(lowering, at.clone(), &int(0));
-        self.wide.layout.results(lowering, self.results, held, |lowering, lane| self.bind(lowering, at.clone(), lane))
+        let layout = &self.wide.layout;
+        let counted = if layout.counted { self.count_from(lowering, &at)? } else { Vec::new() };
+        let bind = |lowering: &mut Lowering, lane: &Expr| self.bind(lowering, at.clone(), lane);
+        layout.results(lowering, self.results, held, (bind, |lowering| count_on(lowering, &counted)))
+    }
+
+    /// Declares the variables at a thread's first element, with their ends.
+    fn count_from(&self, lowering: &mut Lowering, at: &Expr) -> Result<Vec<(Expr, Expr)>, Error> {
+        let (ty, variables) = (lowering.index_type(), self.results.variables());
+        let mut rest = at.clone();
+        let mut counted = Vec::new();
+        for (depth, range) in variables.iter().enumerate().rev() {
+            let wish = lowering.kernel.variables[range.variable].name.clone();
+            let formula = lowering.extent(range)?;
+            let end = lowering.size(&formula, &format!("{wish}_extent"));
+            let value = if depth == 0 { rest.clone() } else { rest.clone() % end.clone() };
+            if depth > 0 {
+                rest = rest / end.clone();
+            }
+            let variable = lowering.variable(&wish, ty, Some(value));
+            lowering.variables.insert(range.variable, variable.clone());
+            counted.push((variable, end));
+        }
+        Ok(counted)
     }
 
     /// The same without packs, a thread a position at a time.
@@ -274,6 +334,9 @@ impl Tile<'_> {
             lowering.each("lane", Type::I32, [int(0), int(each), int(1)], Unroll::Full, |lowering, lane| {
                 let single = Layout { count: each, runs: Vec::new(), ..self.wide.layout };
                 lowering.bind_lane(self.results.variables(), &single, 0, position.clone(), &lane);
+                if single.counted {
+                    lowering.decode(self.results.variables(), position.clone())?;
+                }
                 store_at(lowering, self.results, |lowering, number| {
                     let begin = lowering.size(&self.wide.begins[number], "offset");
                     Ok(position.clone() * int(each) + lane.clone() + begin)
@@ -294,13 +357,13 @@ impl Layout {
         Ok(())
     }
 
-    /// Computes and stores a thread's elements, of runs that are loaded; `bind` binds the variables at an element.
+    /// Computes and stores a thread's elements, of runs that are loaded; `bind` binds the variables at an element, `go_on` ends it.
     pub fn results(
         &self,
         lowering: &mut Lowering,
         results: Results,
         held: &[Expr],
-        bind: impl Fn(&mut Lowering, &Expr),
+        (bind, go_on): (impl Fn(&mut Lowering, &Expr), impl Fn(&mut Lowering) -> Result<(), Error>),
     ) -> Result<(), Error> {
         let parts = self.parts();
         lowering.settle_guards(&self.runs)?;
@@ -321,7 +384,7 @@ impl Layout {
                 lowering.push(Node::Assign(place.clone(), value));
                 lowering.chip.insert(statement.array, place);
             }
-            Ok(())
+            go_on(lowering)
         })?;
         results.arrays().for_each(|array| drop(lowering.chip.remove(&array)));
         bind(lowering, &int(0));
@@ -340,4 +403,17 @@ impl Layout {
             Ok(())
         })
     }
+}
+
+/// Counts variables on to the next element, the fastest first: each from 0 again at its end.
+fn count_on(lowering: &mut Lowering, counted: &[(Expr, Expr)]) -> Result<(), Error> {
+    let Some(((variable, end), slower)) = counted.split_first() else { return Ok(()) };
+    lowering.push(Node::Assign(variable.clone(), variable.clone() + int(1)));
+    if slower.is_empty() {
+        return Ok(());
+    }
+    lowering.when(variable.clone().binary("==", end.clone()), |lowering| {
+        lowering.push(Node::Assign(variable.clone(), int(0)));
+        count_on(lowering, slower)
+    })
 }
