@@ -217,7 +217,8 @@ impl<'a> Lowering<'a> {
 
     /// Says which statements the launch computes, before it asks for [`Lowering::block_number`]: where the launch before went over one of the same
     /// large arrays, this one starts at the other end, whose elements are still in the level-2 cache.
-    pub fn passes_over<'s>(&mut self, statements: impl IntoIterator<Item = &'s Statement>) {
+    /// Gives whether that decides it.
+    pub fn passes_over<'s>(&mut self, statements: impl IntoIterator<Item = &'s Statement>) -> bool {
         let (defined, values): (Vec<ArrayId>, Vec<ExprId>) = statements.into_iter().map(|s| (s.array, s.value)).unzip();
         let mut touched = self.arrays_read(values);
         touched.extend(defined);
@@ -229,6 +230,12 @@ impl<'a> Lowering<'a> {
         let again = !touched.is_disjoint(&self.touched);
         self.backwards = again && !self.backwards;
         self.touched = touched;
+        again
+    }
+
+    /// Lets blocks go from the end for another reason.
+    pub fn go_from_end(&mut self) {
+        self.backwards = true;
     }
 
     /// The block's number along the grid, from the end where that helps the cache.

@@ -62,6 +62,8 @@ pub struct Wide {
     unroll: i64,
     /// Threads of a block.
     threads: i64,
+    /// Whether arithmetic takes most of the time: the last tile, which goes one by one, then takes much longer than others.
+    heavy: bool,
 }
 
 impl Layout {
@@ -170,7 +172,7 @@ impl Wide {
         let unroll = if light { unroll } else { unroll.min((MOST_HEAVY / layout.count).max(1)) };
         // Blocks of narrow elements would carry few bytes (10^7 sums of f16 on an H200: 17.3 to 16.1 µs).
         let threads = if layout.lanes >= 8 && light { 2 * THREADS } else { THREADS };
-        Some(Wide { layout, begins, unroll, threads })
+        Some(Wide { layout, begins, unroll, threads, heavy: !light })
     }
 }
 
@@ -198,7 +200,10 @@ impl Tile<'_> {
         let tile = self.positions();
         let ty = lowering.index_type();
         let count = lowering.size(&positions, "points");
-        lowering.passes_over(self.results.statements());
+        let again = lowering.passes_over(self.results.statements());
+        if self.wide.heavy && !again {
+            lowering.go_from_end();
+        }
         let block = lowering.block_number().cast(ty);
         let first = lowering.local("tile", ty, block * lowering.index_constant(tile));
         let condition = self.condition(lowering, &first, &count)?;
@@ -206,7 +211,10 @@ impl Tile<'_> {
         let (otherwise, ()) = lowering.block(|lowering| self.one_by_one(lowering, &first, &count))?;
         lowering.push(Node::If { condition, then, otherwise });
         let mut notes = self.notes(lowering);
-        notes.extend(lowering.block_order_note());
+        match self.wide.heavy && !again {
+            true => notes.push("Blocks go from the end: the last tile takes longest, so it comes first.".into()),
+            false => notes.extend(lowering.block_order_note()),
+        }
         let suffix = suffix_of(lowering, self.results);
         let grid = [positions.div_ceil(tile), 1.into(), 1.into()];
         lowering.end_launch(&suffix, "map", notes, grid, [self.wide.threads as u32, 1, 1]);
@@ -252,10 +260,13 @@ impl Tile<'_> {
         let bytes = if least == most { most.to_string() } else { format!("{least} to {most}") };
         let several = if self.results.statements().len() > 1 { " of each result" } else { "" };
         let mut notes = vec![format!("Element-wise: a block takes one tile of {} elements{several}.", self.positions() * layout.each)];
-        if layout.lanes > 1 {
-            notes.push(format!(
-                "Neighbouring elements move together ({bytes} bytes a store), so that few instructions carry many bytes;"
-            ));
+        let together =
+            format!("Neighbouring elements move together ({bytes} bytes a store), so that few instructions carry many bytes");
+        if layout.counted {
+            notes.push(format!("{together}."));
+            notes.push("A thread finds the indices of its first element and counts them on. The last tile goes one by one.".into());
+        } else if layout.lanes > 1 {
+            notes.push(format!("{together};"));
             notes.push("all loads of a thread are issued before the first result is needed. The last tile goes one by one.".into());
         }
         notes
