@@ -33,7 +33,8 @@ pub enum Schedule {
     Columns,
     /// Register tiles over shared-memory tiles, for sharing reductions.
     Contract,
-    /// Blocks scanned in one pass, each of which waits for the totals of those before; or tiles of columns, each by one block.
+    /// Blocks scanned in one pass, each of which waits for the totals of those before; tiles of columns, each by one block or in pieces;
+    /// or a thread for each scan of few terms.
     Scan,
     /// Atomic combinations into an array.
     Accumulate,

@@ -11,14 +11,18 @@
 //! more warps than their terms do ([`span`]).
 //!
 //! Where accumulators are small enough, blocks go on to further terms, which they load while they wait ([`pipeline`]). Along an axis
-//! that others run faster than, blocks take tiles of neighbouring columns instead, if the axis is not too long ([`columns`]).
+//! that others run faster than, blocks take tiles of neighbouring columns instead: where there are many, the whole axis ([`columns`]),
+//! else pieces of it ([`pieces`]). Columns of few terms a thread takes by itself ([`short`]).
 
 mod columns;
 mod outputs;
+mod pieces;
 mod pipeline;
 mod shape;
+mod short;
 mod span;
 mod terms;
+mod tile;
 
 use gpukc_dsl::program::{ExprId, Kernel, Reduce, Statement};
 use gpukc_dsl::types::Type;
@@ -36,6 +40,8 @@ use span::Span;
 
 /// Threads of a block of 4,096 terms: eight warps of four rows each.
 const THREADS: u32 = 256;
+/// Steps of a Kogge–Stone scan over 32 values that one thread takes wait for 1 + 2 + 4 + 8 + 16 of them.
+const WAITING: u32 = 31;
 
 /// Whether this schedule takes the statement.
 pub fn applies(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> bool {
@@ -139,8 +145,14 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> Result<(), Error> {
     lowering.begin_launch(&[statement.array]);
     let reduction = shape.reduction(lowering)?;
+    if let Some(layout) = short::Layout::choose(lowering, statement, shape, &reduction) {
+        return short::lower(lowering, statement, shape, &reduction, layout);
+    }
     if let Some(layout) = columns::Layout::choose(lowering, statement, shape, &reduction)? {
         return columns::lower(lowering, statement, shape, &reduction, layout);
+    }
+    if let Some(layout) = pieces::Layout::choose(lowering, statement, shape, &reduction)? {
+        return pieces::lower(lowering, statement, shape, &reduction, layout);
     }
     let rows = lowering.points(&shape.batch)?;
     let published = published(lowering, shape, &reduction, &rows);
@@ -151,7 +163,7 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
         pipeline::end(lowering, &reduction, &suffix, notes(Span::BLOCK, true), [all, 1.into(), 1.into()]);
         return Ok(());
     }
-    let ticket = published.as_ref().map(|published| ticket(lowering, published));
+    let ticket = published.as_ref().map(|published| ticket(lowering, &published.pointer));
     let span = if published.is_none() { Span::of_shape(shape, lowering.facts) } else { Span::BLOCK };
     let threads = threads(lowering, span);
     let block = block(lowering, shape, published.as_ref(), &rows, ticket, &threads);
@@ -202,16 +214,20 @@ fn published(lowering: &mut Lowering, shape: &Shape, reduction: &Reduction, rows
     if levels == 0 {
         return None;
     }
-    let words = match reduction.accumulator {
-        CudaType::Element(ty) => ty.size().div_ceil(4) as i64,
-        _ => 4,
-    };
     let blocks = shape.blocks();
     let room = blocks.clone().plus(blocks.clone().div_floor(32));
     let wish = format!("{}_published", reduction.reduce.reducer.name());
-    let pointer = lowering.published(&wish, rows.clone().times(room).times(words).plus(1));
+    let pointer = lowering.published(&wish, rows.clone().times(room).times(words(reduction)).plus(1));
     let blocks = lowering.size(&blocks, "blocks");
     Some(Published { pointer, blocks, levels })
+}
+
+/// Words of 64 bits that a published accumulator takes.
+fn words(reduction: &Reduction) -> i64 {
+    match reduction.accumulator {
+        CudaType::Element(ty) => ty.size().div_ceil(4) as i64,
+        _ => 4,
+    }
 }
 
 /// A thread's place in the block.
@@ -276,10 +292,10 @@ fn number(lowering: &mut Lowering, published: &Published, rows: &Formula, ticket
 }
 
 /// The block's number in the order in which blocks start.
-fn ticket(lowering: &mut Lowering, published: &Published) -> Expr {
+fn ticket(lowering: &mut Lowering, published: &Expr) -> Expr {
     lowering.push(Node::Comment("Blocks are numbered as they start: those before this one are at work or done.".into()));
     let ticket = lowering.shared("ticket", Type::I32, Vec::new());
-    let take = Node::Assign(ticket.clone(), call("take_ticket", vec![published.pointer.clone()]));
+    let take = Node::Assign(ticket.clone(), call("take_ticket", vec![published.clone()]));
     let first = name("threadIdx.x").binary("==", int(0));
     lowering.push(Node::If { condition: first, then: vec![take], otherwise: Vec::new() });
     lowering.push(Node::Barrier);

@@ -200,6 +200,41 @@ __device__ __forceinline__ T scan_before_block(
     return scan_before<LEVELS>(published_totals<T>(published, scan, blocks), blocks, block, row, identity, combine);
 }
 
+// What blocks of threads publish that take pieces of several columns, of so many rows of 128 terms: for every column the totals of
+// 32 rows a block of 4096 terms, then what blocks publish for scan_before.
+template <class T>
+__device__ __forceinline__ Published<T>* published_rows(unsigned long long* published, long long column, int blocks) {
+    return (Published<T>*)(published + 1) + column * (33 * blocks + blocks / 32);
+}
+
+// By lane: what stands before that row in its block of 32 rows, found by a warp for one column. The lanes of the piece's rows have
+// the total of theirs, which others wait for, and for that of the block, once its last row is there.
+template <class T, class Combine>
+__device__ __forceinline__ T rows_before_in_block(
+    unsigned long long* published, long long column, int blocks, int piece, int rows, T total, T identity, Combine combine
+) {
+    int lane = (int)threadIdx.x % 32, pieces = 32 / rows, block = piece / pieces, first = piece % pieces * rows;
+    Published<T>* row_totals = published_rows<T>(published, column, blocks);
+    Published<T>* place = &row_totals[32 * block + lane];
+    bool is_own = lane / rows == piece % pieces;
+    if (is_own && first + rows < 32) place->publish(total);
+    Published<T> before = {};
+    T found = is_own ? total : lane < first ? before.wait_for(place) : identity;
+    T running = kogge_stone(found, combine);
+    if (first + rows == 32 && lane == 31) row_totals[32 * blocks + block].publish(running);
+    return lane_before(running, identity);
+}
+
+// What stands before a block of 32 rows of a column, found by a warp.
+template <int LEVELS, class T, class Combine>
+__device__ __forceinline__ T scan_before_block_of_rows(
+    unsigned long long* published, long long column, int blocks, int block, T* room, T identity, Combine combine
+) {
+    __syncwarp();
+    Published<T>* totals = published_rows<T>(published, column, blocks) + 32 * blocks;
+    return scan_before<LEVELS>(totals, blocks, block, room, identity, combine);
+}
+
 // Inclusive scan of up to 32 values in the order of kogge_stone, by one thread; gives the last.
 template <class T, class Combine> __device__ __forceinline__ T last_of_kogge_stone(T* values, int count, Combine combine) {
     for (int distance = 1; distance < count; distance *= 2) {

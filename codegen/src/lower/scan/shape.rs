@@ -63,9 +63,14 @@ impl Shape {
     /// Blocks of a row of terms. A row without terms has outputs all the same where these are more than the terms: an exclusive
     /// scan gives `n + 1` of them.
     pub fn blocks(&self) -> Formula {
-        let blocks = self.terms.clone().div_ceil(BLOCK);
+        self.parts(BLOCK)
+    }
+
+    /// The same for parts of so many terms.
+    pub fn parts(&self, terms: i64) -> Formula {
+        let parts = self.terms.clone().div_ceil(terms);
         let all_from_terms = self.terms == self.extent.clone().max(0);
-        if all_from_terms { blocks } else { blocks.max(1) }
+        if all_from_terms { parts } else { parts.max(1) }
     }
 
     /// How many levels of blocks of 4,096 the block totals of a row have; 0: a row has one block.
