@@ -203,15 +203,15 @@ __device__ __forceinline__ T scan_before_block(
 // What blocks of threads publish that take pieces of several columns, of so many rows of 128 terms: for every column the totals of
 // 32 rows a block of 4096 terms, then what blocks publish for scan_before.
 template <class T>
-__device__ __forceinline__ Published<T>* published_rows(unsigned long long* published, long long column, int blocks) {
-    return (Published<T>*)(published + 1) + column * (33 * blocks + blocks / 32);
+__device__ __forceinline__ Published<T>* published_rows(unsigned long long* published, int column, int blocks) {
+    return (Published<T>*)(published + 1) + (long long)column * (33 * blocks + blocks / 32);
 }
 
 // By lane: what stands before that row in its block of 32 rows, found by a warp for one column. The lanes of the piece's rows have
 // the total of theirs, which others wait for, and for that of the block, once its last row is there.
 template <class T, class Combine>
 __device__ __forceinline__ T rows_before_in_block(
-    unsigned long long* published, long long column, int blocks, int piece, int rows, T total, T identity, Combine combine
+    unsigned long long* published, int column, int blocks, int piece, int rows, T total, T identity, Combine combine
 ) {
     int lane = (int)threadIdx.x % 32, pieces = 32 / rows, block = piece / pieces, first = piece % pieces * rows;
     Published<T>* row_totals = published_rows<T>(published, column, blocks);
@@ -228,7 +228,7 @@ __device__ __forceinline__ T rows_before_in_block(
 // What stands before a block of 32 rows of a column, found by a warp.
 template <int LEVELS, class T, class Combine>
 __device__ __forceinline__ T scan_before_block_of_rows(
-    unsigned long long* published, long long column, int blocks, int block, T* room, T identity, Combine combine
+    unsigned long long* published, int column, int blocks, int block, T* room, T identity, Combine combine
 ) {
     __syncwarp();
     Published<T>* totals = published_rows<T>(published, column, blocks) + 32 * blocks;

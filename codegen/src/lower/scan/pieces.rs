@@ -317,7 +317,10 @@ impl Rows {
     ) -> Result<(), Error> {
         let (reduction, rows, lane) = (tile.output.reduction, self.layout.tile.rows, tile.threads.lane.clone());
         let (ty, identity) = (reduction.accumulator.clone(), reduction.identity.clone());
-        let own = if rows == OF_BLOCK { lane.clone() } else { lowering.local("own_row", Type::I32, lane.clone() % int(rows)) };
+        // There are fewer than 2^31 pieces, and no memory for what more columns publish.
+        let wide = lowering.index_type() == Type::I64;
+        let narrow = |number: Expr| if wide && number.constant().is_none() { number.cast(Type::I32) } else { number };
+        let own = lowering.local("own_row", Type::I32, lane.clone() % int(rows));
         let total = self.total.clone().at(own.clone()).at(of_column.clone());
         let (in_block, is_own) = match published {
             // Lanes beyond the last row have what nobody asks for.
@@ -326,8 +329,9 @@ impl Rows {
                 (call("lane_before", vec![running, identity.clone()]), lane.less(int(rows)))
             }
             Some(published) => {
-                let scan = [published.pointer.clone(), column.clone(), published.blocks.clone(), piece.clone(), int(rows)];
-                let arguments = scan.into_iter().chain([total, identity.clone(), reduction.functor()]).collect();
+                let numbers = [&column, &published.blocks, piece].map(|number| narrow(number.clone()));
+                let scan = [published.pointer.clone()].into_iter().chain(numbers).chain([int(rows)]);
+                let arguments = scan.chain([total, identity.clone(), reduction.functor()]).collect();
                 let is_own = (lane / int(rows)).binary("==", piece.clone() % int(OF_BLOCK / rows));
                 (call("rows_before_in_block", arguments), is_own)
             }
@@ -337,13 +341,14 @@ impl Rows {
             (Some(published), Some(room)) => {
                 let room = Expr::Unary("&", Box::new(room.clone().at(tile.threads.warp.clone()).at(int(0))));
                 let block = piece.clone() / int(OF_BLOCK / rows);
-                let scan = [int(self.layout.levels), published.pointer.clone(), column, published.blocks.clone(), block];
-                let arguments = scan.into_iter().chain([room, identity, reduction.functor()]).collect();
+                let numbers = [column, published.blocks.clone(), block].map(narrow);
+                let scan = [int(self.layout.levels), published.pointer.clone()].into_iter().chain(numbers);
+                let arguments = scan.chain([room, identity, reduction.functor()]).collect();
                 lowering.local("before_block", ty, call("scan_before_block_of_rows", arguments))
             }
             _ => identity,
         };
-        lowering.when_some((rows < OF_BLOCK).then_some(is_own), |lowering| {
+        lowering.when(is_own, |lowering| {
             let before = reduction.combine(before_block, in_block);
             lowering.push(Node::Assign(self.before.clone().at(own).at(of_column), before));
             Ok(())
