@@ -61,10 +61,12 @@ impl Lowering<'_> {
     pub fn refuse_hints_left(&self) -> Result<(), Error> {
         for statement in &self.kernel.statements {
             let attributes = &statement.attributes;
-            let block = attributes.block.map(|(_, span)| (span, "@block", "none of the launches leaves the size of its blocks open"));
-            let unroll = attributes.unroll.map(|(_, span)| (span, "@unroll", "none of the launches has a loop to unroll by choice"));
-            let tile =
-                attributes.tile.iter().map(|(_, _, span)| (*span, "@tile", "none of the launches has a tile along this variable"));
+            let block =
+                attributes.block.map(|(_, span)| (span, "@block", "no launch leaves the size of its blocks open; leave it out"));
+            let unroll =
+                attributes.unroll.map(|(_, span)| (span, "@unroll", "no launch has a loop to unroll by choice; leave it out"));
+            let no_tile = "no launch has a tile along this variable; leave it out";
+            let tile = attributes.tile.iter().map(|(_, _, span)| (*span, "@tile", no_tile));
             for (span, hint, why) in block.into_iter().chain(unroll).chain(tile) {
                 if !self.taken.0.contains(&span) {
                     return Err(refusal(span, hint, why));

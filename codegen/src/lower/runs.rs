@@ -160,11 +160,22 @@ impl Guard {
         let mut guard = self.clone();
         match lanes.holds(condition) {
             Holds::ByLane(holds) => guard.lanes.iter_mut().zip(holds).for_each(|(own, holds)| *own &= holds == wanted),
-            Holds::Together => guard.together.push((condition, wanted)),
-            Holds::Unknown => guard.sure = false,
+            Holds::Together if guard.together.is_empty() || reads_what_is_there(lanes, condition) => {
+                guard.together.push((condition, wanted));
+            }
+            Holds::Together | Holds::Unknown => guard.sure = false,
         }
         guard
     }
+}
+
+/// Whether a condition may be asked for all elements at once, even if it stands behind another one that does not hold.
+fn reads_what_is_there(lanes: &Lanes, condition: ExprId) -> bool {
+    let (kernel, facts) = (lanes.kernel, lanes.facts);
+    walk::reads(kernel, condition).into_iter().all(|read| match &kernel.exprs[read].kind {
+        ExprKind::Read { array, subscripts } => inside_everywhere(kernel, facts, *array, subscripts, lanes.own),
+        _ => true,
+    })
 }
 
 /// Reads of one array that have the same in common, under the same conditions.
