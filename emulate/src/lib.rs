@@ -116,7 +116,8 @@ impl Emulator {
         results.pop().unwrap_or_else(|| Err(Error::Tool("no result of a call".into())))
     }
 
-    /// Runs calls, each in a process of its own. Their texts are compiled together, which is faster.
+    /// Runs calls one after the other; one that ends its process does not end the others. Their texts are compiled together, which is
+    /// faster.
     pub fn run_many(&self, calls: &[Call]) -> Vec<Result<Results, Error>> {
         let texts: Vec<Cow<str>> = calls.iter().map(|call| job::source(call.text)).collect();
         let sources: Vec<&str> = texts.iter().map(|text| text.as_ref()).collect();

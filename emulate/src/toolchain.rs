@@ -79,8 +79,8 @@ impl Toolchain {
                 "-O1 -fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow \
                  -fno-sanitize-recover=all -fsanitize-sections=cuda_shared_*"
             }
-            Mode::Thread => "-O1 -fsanitize=thread --param tsan-distinguish-volatile=1",
             // Compiling takes the most time.
+            Mode::Thread => "-Og -fsanitize=thread --param tsan-distinguish-volatile=1",
             Mode::Plain => "-Og",
         };
         // Texts say themselves where a product and a sum are one operation.

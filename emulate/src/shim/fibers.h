@@ -27,6 +27,7 @@ extern "C" {
 void __sanitizer_start_switch_fiber(void**, const void*, size_t);
 void __sanitizer_finish_switch_fiber(void*, const void**, size_t*);
 void __asan_poison_memory_region(const volatile void*, size_t);
+void __asan_unpoison_memory_region(const volatile void*, size_t);
 #endif
 #ifdef MODE_THREAD
 void* __tsan_get_current_fiber();
@@ -64,7 +65,7 @@ enum State { READY, AT_BARRIER, AT_EXCHANGE, AT_CLUSTER, DONE };
 const char* const STATES[] = {"runs", "waits at a barrier", "waits for its warp", "waits for its cluster", "has ended"};
 
 struct Warp {
-    unsigned int mask, arrived, lanes;
+    unsigned int mask, arrived, lanes, ended;
     int how, width;
     bool parity;
     uint64_t bits[32], result[32];
@@ -72,7 +73,7 @@ struct Warp {
     char together[2];
 };
 
-struct Fiber {
+struct alignas(64) Fiber {
     void* stack_pointer;
     char* stack;
     Index thread;
@@ -139,26 +140,34 @@ struct Run {
 }
 
 #if defined(__x86_64__)
-// Saves what a call must keep, then runs where `load` has left off.
-extern "C" void cuda_on_cpu_switch(void** save, void* load);
-asm(R"(
-.text
-.globl cuda_on_cpu_switch
-.type cuda_on_cpu_switch,@function
-cuda_on_cpu_switch:
-  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
-  ret
-.size cuda_on_cpu_switch,.-cuda_on_cpu_switch
-)");
+// Leaves off here, and goes on where `load` has left off. By jumps, not by a call: processors then foresee where each of them goes,
+// and threads that stand at the same place return to the same places.
+inline __attribute__((always_inline)) void switch_to(void** save, void* load) {
+    // The compiler may have put something below the stack pointer.
+    asm volatile(R"(
+        leaq -128(%%rsp), %%rsp
+        pushq %%rbp
+        leaq 1f(%%rip), %%rax
+        pushq %%rax
+        movq %%rsp, (%0)
+        movq %1, %%rsp
+        popq %%rax
+        jmp *%%rax
+    1:  popq %%rbp
+        leaq 128(%%rsp), %%rsp
+    )"
+                 : "+D"(save), "+S"(load)
+                 :
+                 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3",
+                   "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc", "memory");
+}
 #endif
 
 // From a thread back to the scheduler.
 void leave(State state) {
     Fiber* self = run.fiber;
     self->state = state;
+    if (state == DONE) self->warp->ended |= 1u << self->lane;
 #ifdef MODE_ADDRESS
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(state == DONE ? nullptr : &fake, run.main_stack, run.main_size);
@@ -167,7 +176,7 @@ void leave(State state) {
     __tsan_switch_to_fiber(run.main_tsan, 1);
 #endif
 #if defined(__x86_64__)
-    cuda_on_cpu_switch(&self->stack_pointer, run.scheduler);
+    switch_to(&self->stack_pointer, run.scheduler);
 #else
     swapcontext(&self->context, &run.context);
 #endif
@@ -202,7 +211,7 @@ void resume(Fiber& fiber) {
     __tsan_switch_to_fiber(fiber.tsan, 1);
 #endif
 #if defined(__x86_64__)
-    cuda_on_cpu_switch(&run.scheduler, fiber.stack_pointer);
+    switch_to(&run.scheduler, fiber.stack_pointer);
 #else
     swapcontext(&run.context, &fiber.context);
 #endif
@@ -214,7 +223,9 @@ void resume(Fiber& fiber) {
 // Every waiting lane has given its value: each gets its own.
 void deliver(Warp& warp) {
     unsigned int ballot = 0;
-    for (unsigned int lane = 0; lane < 32; lane++) ballot |= unsigned(warp.arrived >> lane & 1 && warp.bits[lane] != 0) << lane;
+    for (unsigned int lane = 0; lane < 32 && warp.how == BALLOT; lane++) {
+        ballot |= unsigned(warp.arrived >> lane & 1 && warp.bits[lane] != 0) << lane;
+    }
     for (unsigned int lane = 0; lane < 32; lane++) {
         if (!(warp.arrived >> lane & 1)) continue;
         unsigned int width = (unsigned int)warp.width, first = lane & ~(width - 1), argument = warp.argument[lane], source = lane;
@@ -230,15 +241,24 @@ void deliver(Warp& warp) {
     }
 }
 
+// What is read before it is written shall be noticed: NaN, -1, true. (Of memset, sanitizers would ask whether it may.)
+void conspicuous(char* begin, char* end) {
+    using Word = unsigned long long __attribute__((aligned(1), may_alias));
+    for (; end - begin >= 8; begin += 8) *(volatile Word*)begin = ~0ull;
+    for (; begin != end; begin++) *(volatile char*)begin = (char)0xff;
+}
+
 void start_block(Block& block) {
     for (Fiber& fiber : block.fibers) {
         fiber.state = READY;
 #if defined(__x86_64__)
-        // As if thread_main had been called from nowhere: a return address for the switch, six registers.
-        void** top = (void**)(fiber.stack + STACK) - 2;
-        *top = (void*)thread_main;
-        memset(top - 6, 0, 6 * sizeof *top);
-        fiber.stack_pointer = top - 6;
+        // Where to go on, and where thread_main would return to: nowhere. Stacks that began at the same place of a page would share
+        // few lines of the cache.
+        size_t number = (size_t)(&fiber - block.fibers.data());
+        void** top = (void**)(fiber.stack + STACK - number % 32 * 128) - 2;
+        top[0] = (void*)thread_main;
+        top[1] = nullptr;
+        fiber.stack_pointer = top;
 #else
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack;
@@ -246,14 +266,14 @@ void start_block(Block& block) {
         makecontext(&fiber.context, thread_main, 0);
 #endif
     }
-    for (Warp& warp : block.warps) warp.arrived = 0;
+    for (Warp& warp : block.warps) warp.arrived = warp.ended = 0;
     block.done = block.at_barrier = block.at_cluster = 0;
-    // What is read before it is written shall be noticed: NaN, -1, true. A block without a cluster needs no copy.
+    // A block without a cluster needs no copy.
     size_t bytes = (size_t)(run.entry->shared_end - run.entry->shared_begin);
     if (run.cluster.size() > 1) {
         block.shared.assign(bytes, (char)0xff);
     } else {
-        for (char* at = run.entry->shared_begin; at != run.entry->shared_end; at++) *at = (char)0xff;
+        conspicuous(run.entry->shared_begin, run.entry->shared_end);
     }
 }
 
@@ -361,28 +381,48 @@ void order(std::vector<unsigned int>& numbers, unsigned int n, uint64_t seed) {
     }
 }
 
-void make_fibers(Block& block, const uint32_t* threads) {
-    unsigned int count = threads[0] * threads[1] * threads[2];
-    block.fibers.assign(count, Fiber());
-    block.warps.assign((count + 31) / 32, Warp());
-    size_t each = STACK + PAGE;
-    char* stacks = (char*)mmap(nullptr, each * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED) broken("no memory for stacks");
-    for (unsigned int i = 0; i < count; i++) {
-        Fiber& fiber = block.fibers[i];
-        mprotect(stacks + each * i, PAGE, PROT_NONE);
-        fiber.stack = stacks + each * i + PAGE;
-        fiber.thread = {i % threads[0], i / threads[0] % threads[1], i / (threads[0] * threads[1])};
-        fiber.lane = i % 32;
-        fiber.warp = &block.warps[i / 32];
-        fiber.warp->lanes |= 1u << fiber.lane;
+// What a fiber runs on. A page guards each stack.
+struct Stack {
+    char* bottom;
+    void* tsan;
+};
+
+// The first so many stacks. They are made once, and launch after launch, job after job runs on them.
+const Stack* stacks(size_t count) {
+    static std::vector<Stack> all;
+    size_t each = PAGE + STACK, more = count > all.size() ? count - all.size() : 0;
+    char* memory = more == 0 ? nullptr : (char*)mmap(nullptr, each * more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) broken("no memory for stacks");
+    for (char* at = memory; at != memory + each * more; at += each) {
+        mprotect(at, PAGE, PROT_NONE);
+        all.push_back({at + PAGE, nullptr});
 #ifdef MODE_THREAD
-        fiber.tsan = __tsan_create_fiber(1);
+        all.back().tsan = __tsan_create_fiber(1);
 #endif
     }
+    return all.data();
 }
 
-void drop_fibers(Block& block) { munmap(block.fibers[0].stack - PAGE, (STACK + PAGE) * block.fibers.size()); }
+// The fibers of a cluster's blocks.
+void make_fibers(std::vector<Block>& cluster, const uint32_t* threads) {
+    unsigned int count = threads[0] * threads[1] * threads[2];
+    const Stack* stack = stacks(cluster.size() * count);
+    for (Block& block : cluster) {
+        block.fibers.assign(count, Fiber());
+        block.warps.assign((count + 31) / 32, Warp());
+        for (unsigned int i = 0; i < count; i++, stack++) {
+            Fiber& fiber = block.fibers[i];
+            fiber.stack = stack->bottom;
+            fiber.thread = {i % threads[0], i / threads[0] % threads[1], i / (threads[0] * threads[1])};
+            fiber.lane = i % 32;
+            fiber.warp = &block.warps[i / 32];
+            fiber.warp->lanes |= 1u << fiber.lane;
+#ifdef MODE_THREAD
+            fiber.tsan = stack->tsan;
+#endif
+        }
+    }
+}
 
 }  // namespace
 
@@ -425,9 +465,7 @@ extern "C" __attribute__((visibility("default"))) unsigned long long cuda_on_cpu
     Warp& warp = *self->warp;
     if (!(mask >> self->lane & 1)) fault("a lane is not in the mask of its own shuffle");
     if (mask & ~warp.lanes) fault("a shuffle's mask names lanes that the block does not have");
-    for (unsigned int lane = 0; lane < 32; lane++) {
-        if (mask >> lane & 1 && self[(int)lane - (int)self->lane].state == DONE) fault("a shuffle's mask names a lane that has ended");
-    }
+    if (mask & warp.ended) fault("a shuffle's mask names a lane that has ended");
     if (warp.arrived == 0) {
         warp.mask = mask;
         warp.how = how;

@@ -1,9 +1,10 @@
-// Runs the launches of jobs: each block runs to its end, each job is a process of its own.
+// Runs the launches of jobs: each block runs to its end. Jobs run one after the other in a process, until one of them ends it:
+// those that are left have another one.
 //
 //   runner JOBS RESULTS SECONDS
 //
 // JOBS is what job.rs writes. Of job number n, RESULTS.n receives the output buffers, RESULTS.n.err what was said; RESULTS
-// itself a line per job: how its process ended.
+// itself a line per job: how it ended its process, 0 if it did not.
 #include "fibers.h"
 
 #include <csignal>
@@ -40,16 +41,23 @@ struct Reader {
     }
 };
 
+constexpr size_t GUARD = 64 << 10;
+constexpr char SPARE = (char)0xa5;
+
 struct Buffer {
     char* data;
     size_t bytes;
     bool output;
     // What belongs to it, and no guard; what of that is not data stays as it is.
     char *begin, *end;
-};
 
-constexpr size_t GUARD = 64 << 10;
-constexpr char SPARE = (char)0xa5;
+    void drop() const {
+#ifdef MODE_ADDRESS
+        __asan_unpoison_memory_region(begin - GUARD, GUARD + size_t(end - begin) + GUARD);
+#endif
+        munmap(begin - GUARD, GUARD + size_t(end - begin) + GUARD);
+    }
+};
 
 // Memory between guards. With the address sanitizer it starts `offset` bytes beyond a multiple of 256. Otherwise pages guard it, and
 // it starts so many bytes beyond a multiple of 16: as near to the guard before it as that allows (`low`), or to the one after it.
@@ -82,17 +90,17 @@ Buffer place_buffer(size_t bytes, size_t offset, bool low) {
     return buffer;
 }
 
-void check_spare(const Buffer& buffer) {
 #ifndef MODE_ADDRESS
-    for (const char* at = buffer.begin; at != buffer.end; at++) {
-        if (at == buffer.data) at += buffer.bytes;
-        if (at == buffer.end) break;
-        if (*at != SPARE) fault("a write beside an array");
-    }
-#else
-    (void)buffer;
-#endif
+bool is_spare(const char* begin, const char* end) {
+    return begin == end || (*begin == SPARE && memcmp(begin, begin + 1, size_t(end - begin) - 1) == 0);
 }
+
+void check_spare(const Buffer& buffer) {
+    if (!is_spare(buffer.begin, buffer.data) || !is_spare(buffer.data + buffer.bytes, buffer.end)) fault("a write beside an array");
+}
+#else
+void check_spare(const Buffer&) {}
+#endif
 
 Buffer make_buffer(Reader& in, bool low) {
     size_t bytes = in.word();
@@ -136,7 +144,7 @@ void launch(Reader& in, const Listed* listed, const std::vector<Buffer>& buffers
     cuda_on_cpu_here.threads = {threads[0], threads[1], threads[2]};
     cuda_on_cpu_here.blocks = {grid[0], grid[1], grid[2]};
     run.cluster.assign(together, Block());
-    for (Block& block : run.cluster) make_fibers(block, threads);
+    make_fibers(run.cluster, threads);
     order(run.warp_order, (unsigned int)run.cluster[0].warps.size(), seed);
     order(run.lane_order, 32, seed);
 #ifdef MODE_THREAD
@@ -153,7 +161,6 @@ void launch(Reader& in, const Listed* listed, const std::vector<Buffer>& buffers
         }
         run_cluster();
     }
-    for (Block& block : run.cluster) drop_fibers(block);
 }
 
 #ifndef MODE_ADDRESS
@@ -191,6 +198,7 @@ void run_job(Reader& in, const std::string& results) {
         if (buffer.output && fwrite(buffer.data, 1, buffer.bytes, out) != buffer.bytes) broken("can't write " + results);
     }
     if (fclose(out) != 0) broken("can't write " + results);
+    for (const Buffer& buffer : buffers) buffer.drop();
 }
 
 }  // namespace
@@ -207,33 +215,44 @@ int main(int, char** arguments) {
     std::string results = arguments[2];
     int file = open(arguments[1], O_RDONLY);
     off_t size = lseek(file, 0, SEEK_END);
-    char* jobs = (char*)mmap(nullptr, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (file < 0 || jobs == MAP_FAILED) broken("no jobs");
-    Reader in = {jobs, jobs + size};
-    FILE* summary = fopen(results.c_str(), "w");
-    if (!summary) broken("can't write " + results);
-    uint64_t count = in.word();
-    for (uint64_t i = 0; i < count; i++) {
+    char* bytes = (char*)mmap(nullptr, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (file < 0 || bytes == MAP_FAILED) broken("no jobs");
+    Reader in = {bytes, bytes + size};
+    std::vector<Reader> jobs(in.word(), in);
+    for (Reader& job : jobs) {
         size_t length = in.word();
-        Reader job = {in.at, in.at + length};
         in.need(length);
+        job = {in.at, in.at + length};
         in.at += length;
-        std::string own = results + "." + std::to_string(i);
+    }
+    FILE* summary = fopen(results.c_str(), "w");
+    // How many jobs have ended, as their process counts them.
+    size_t* ended = (size_t*)mmap(nullptr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!summary || ended == MAP_FAILED) broken("can't write " + results);
+    while (*ended < jobs.size()) {
+        size_t next = *ended;
         pid_t child = fork();
         if (child == 0) {
             end_with_parent();
-            int said = open((own + ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-            dup2(said, 2);
-            alarm((unsigned int)atoi(arguments[3]));
 #ifndef MODE_ADDRESS
             catch_signals();
 #endif
-            run_job(job, own);
+            for (; *ended < jobs.size(); ++*ended) {
+                std::string own = results + "." + std::to_string(*ended);
+                int said = open((own + ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+                dup2(said, 2);
+                close(said);
+                alarm((unsigned int)atoi(arguments[3]));
+                run_job(jobs[*ended], own);
+            }
             _exit(0);
         }
         int status = -1;
-        if (child < 0 || waitpid(child, &status, 0) < 0) broken("no process for a job");
+        if (child < 0 || waitpid(child, &status, 0) < 0) broken("no process for jobs");
+        for (; next < *ended; next++) fprintf(summary, "0\n");
+        if (*ended == jobs.size()) break;
         fprintf(summary, "%d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+        ++*ended;
     }
     return fclose(summary) == 0 ? 0 : 1;
 }
