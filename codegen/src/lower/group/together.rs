@@ -26,7 +26,9 @@ pub fn together(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usize
         let statement = &kernel.statements[number];
         let needs_launch = maps.inlined.get(&statement.array) != Some(&number);
         let begins_rows = || place > 0 && rows::rows_from(kernel, facts, target, &pending[place..]).is_some();
-        if !maps.reads_own_elements(statement) || needs_launch && !maps.takes(statement) || begins_rows() {
+        // What comes after `let`s that need no launch may be anything: an accumulation, a reduction.
+        let joins = !needs_launch || schedule(kernel, facts, statement) == Schedule::Map && maps.takes(statement);
+        if !joins || !maps.reads_own_elements(statement) || begins_rows() {
             break;
         }
         if is_plain(kernel, facts, statement) || !needs_launch { &mut maps.defined } else { &mut maps.parts }.push(statement.array);
