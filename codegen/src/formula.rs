@@ -258,10 +258,12 @@ impl fmt::Display for Formula {
                     Formula::Binary(..) => Ok(()),
                 };
             };
-            if let Some((divisor, numerator)) = as_ceiling(*op, a, b) {
+            if let Some(numerator) = as_ceiling(*op, a, b) {
                 f.write_str("ceil(")?;
                 show(&numerator, 0, f)?;
-                return write!(f, " / {divisor})");
+                f.write_str(" / ")?;
+                show(b, 3, f)?;
+                return f.write_str(")");
             }
             let (symbol, precedence) = match op {
                 Op::Add => (" + ", 1),
@@ -289,13 +291,9 @@ impl fmt::Display for Formula {
     }
 }
 
-/// Recognises `(x + (c - 1)) / c`, which reads better as a ceiling.
-fn as_ceiling(op: Op, a: &Formula, b: &Formula) -> Option<(i64, Formula)> {
-    let (Op::DivFloor, Formula::Constant(divisor)) = (op, b) else { return None };
-    match a {
-        Formula::Binary(Op::Add, x, rest) if **rest == Formula::Constant(divisor - 1) && *divisor > 1 => {
-            Some((*divisor, (**x).clone()))
-        }
-        _ => None,
-    }
+/// The `x` of `(x + (c - 1)) / c`, which reads better as a ceiling.
+fn as_ceiling(op: Op, a: &Formula, divisor: &Formula) -> Option<Formula> {
+    let Formula::Binary(Op::Add, x, rest) = a else { return None };
+    let ceils = op == Op::DivFloor && *divisor != Formula::Constant(1) && **rest == divisor.clone().minus(1);
+    ceils.then(|| (**x).clone())
 }

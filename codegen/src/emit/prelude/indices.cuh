@@ -50,3 +50,9 @@ __device__ __forceinline__ bool index_ok(
 __device__ __forceinline__ bool is_aligned(const void* pointer, int bytes) {
     return ((unsigned long long)pointer & (unsigned int)(bytes - 1)) == 0;
 }
+
+// The quotient of a number below 2^14 by a divisor that is at most 2^14, of which the inverse is passed: 2^30 by the divisor, rounded
+// up.
+__device__ __forceinline__ int quotient(int number, int inverse) {
+    return (int)((unsigned long long)(unsigned int)number * (unsigned int)inverse >> 30);
+}

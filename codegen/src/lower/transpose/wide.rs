@@ -2,13 +2,13 @@
 //! by packs on both sides; a pack lies in the shared tile at its row's place XOR its column's, so that neither the threads that
 //! write a column of packs nor those that read a row of them meet in a bank.
 
-use gpukc_dsl::program::{ArrayId, ExprId, ExprKind, Ranged, Statement};
+use gpukc_dsl::program::{ArrayId, Statement};
 use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
 use super::super::map::suffix;
-use super::super::read::access;
-use super::{Shape, Tile, Tiles, bind, in_range, tiles};
+use super::dims::{Element, is_stored};
+use super::square::{Extents, Square, Tiles};
 use crate::error::Error;
 use crate::plan::{CudaType, Expr, Node, Unroll, int, name};
 
@@ -18,24 +18,20 @@ const SIDE: i64 = 16;
 const MOST_SHARED: i64 = 48 * 1024;
 
 /// How many elements a pack has, if rows of every side are whole packs of at least four elements or 16 bytes.
-pub fn lanes(lowering: &Lowering, statement: &Statement, shape: &Shape) -> Option<i64> {
+pub fn lanes(lowering: &Lowering, statement: &Statement, square: &Square) -> Option<i64> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    if !facts.aligned {
+    if !facts.aligned || !square.elements().all(|element| is_stored(lowering, element.array)) {
         return None;
     }
     let output = kernel.arrays[statement.array].element.size() as i64;
-    let sizes: Vec<i64> = shape.turned.iter().map(|same| kernel.exprs[same[0]].ty.size() as i64).chain([output]).collect();
+    let sizes: Vec<i64> = square.elements().map(|element| element.ty.size() as i64).chain([output]).collect();
     let widest = sizes.iter().copied().max()?;
     let tiles: i64 = sizes.iter().sum::<i64>() - output;
-    let extents = [lowering.extent(&shape.across).ok()?, lowering.extent(&shape.along).ok()?];
     let whole_rows = |lanes: i64| {
-        extents.iter().all(|extent| facts.multiple(extent, lanes))
-            && shape.turned.iter().all(|same| {
-                let ExprKind::Read { array, subscripts } = &kernel.exprs[same[0]].kind else { return false };
-                access(kernel, facts, *array, subscripts).is_some_and(|access| {
-                    let others = access.terms.iter().filter(|(variable, _)| *variable != shape.across.variable);
-                    facts.multiple(&access.constant, lanes) && others.into_iter().all(|(_, step)| facts.multiple(step, lanes))
-                })
+        square.extents().iter().all(|extent| facts.multiple(extent, lanes))
+            && square.elements().all(|Element { view, .. }| {
+                let contiguous = view.0.last().is_some_and(|axis| axis.along == Some(square.across));
+                contiguous && view.begins_at_multiples(facts, 1, lanes)
             })
     };
     [8, 4, 2].into_iter().find(|lanes| {
@@ -45,34 +41,28 @@ pub fn lanes(lowering: &Lowering, statement: &Statement, shape: &Shape) -> Optio
 }
 
 /// Lowers the statement with packs of that many elements.
-pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Shape, lanes: i64) -> Result<(), Error> {
+pub fn lower(lowering: &mut Lowering, statement: &Statement, square: &Square, lanes: i64) -> Result<(), Error> {
     let side = SIDE * lanes;
-    let at = tiles(lowering, statement, shape, Tile::square(side))?;
+    let tiles = square.tiles(lowering, Extents::square(side));
     let (x, y) = (name("threadIdx.x").cast(Type::I32), name("threadIdx.y").cast(Type::I32));
     let swizzled = lowering.local("swizzled", Type::I32, x.clone().binary("^", y.clone()));
-    let mut tiles = Vec::new();
-    for same in &shape.turned {
-        let ExprKind::Read { array, .. } = &lowering.kernel.exprs[same[0]].kind else { continue };
-        let (array, element) = (*array, lowering.kernel.exprs[same[0]].ty);
-        let wish = format!("{}_tile", lowering.kernel.arrays[array].name.replace('.', "_"));
-        let tile = lowering.shared(&wish, CudaType::Pack(element, lanes as u32), vec![side as u32, SIDE as u32]);
-        tiles.push((tile, array, element));
+    let mut staged = Vec::new();
+    for element in square.elements() {
+        let wish = format!("{}_tile", lowering.kernel.arrays[element.array].name.replace('.', "_"));
+        staged.push(lowering.shared(&wish, CudaType::Pack(element.ty, lanes as u32), vec![side as u32, SIDE as u32]));
     }
     let [x, y] = [x * int(lanes), y * int(lanes)];
-    let inner = Square::begin(lowering, shape, &at, lanes, [x.clone(), y.clone()])?;
-    lowering.when(in_range(lowering, shape, &at), |lowering| {
-        for (same, (tile, array, element)) in shape.turned.iter().zip(&tiles) {
-            let loaded = inner.load(lowering, shape, same[0], *array)?;
-            inner.turn(lowering, loaded, tile.clone(), &swizzled, *element)?;
+    let inner = Packs::begin(lowering, square, &tiles, lanes, [x.clone(), y.clone()]);
+    lowering.when(square.in_range(&inner.first, &tiles), |lowering| {
+        for (element, tile) in square.elements().zip(&staged) {
+            let loaded = inner.load(lowering, element)?;
+            inner.turn(lowering, loaded, tile.clone(), &swizzled, element.ty)?;
         }
         Ok(())
     })?;
     lowering.push(Node::Barrier);
-    let outer = Square::begin(lowering, shape, &at, lanes, [y, x])?;
-    lowering.when(in_range(lowering, shape, &at), |lowering| {
-        let tiles: Vec<Expr> = tiles.iter().map(|(tile, ..)| tile.clone()).collect();
-        outer.store(lowering, statement, shape, &tiles, &swizzled)
-    })?;
+    let outer = Packs::begin(lowering, square, &tiles, lanes, [y, x]);
+    lowering.when(square.in_range(&outer.first, &tiles), |lowering| outer.store(lowering, statement, &staged, &swizzled))?;
     let suffix = suffix(lowering, statement);
     let notes = vec![
         format!("Transpose: a {side} x {side} tile through shared memory, read along the input's contiguous dimension and written"),
@@ -81,26 +71,25 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, shape: &Shape, lane
         ),
         "Where packs lie in the tile keeps both sides free of bank conflicts.".into(),
     ];
-    lowering.end_launch(&suffix, "transpose", notes, [at.blocks, 1.into(), 1.into()], [SIDE as u32, SIDE as u32, 1]);
+    lowering.end_launch(&suffix, "transpose", notes, [tiles.blocks, 1.into(), 1.into()], [SIDE as u32, SIDE as u32, 1]);
     Ok(())
 }
 
-/// A thread's square of the tile.
-struct Square {
+/// A thread's square of packs in the tile.
+struct Packs<'a> {
+    square: &'a Square<'a>,
     lanes: i64,
     /// Its first place along the input's contiguous dimension, in the tile.
     across: Expr,
-    /// The values of both variables at its first place.
-    first: [Expr; 2],
+    /// Where its first element is along the dims.
+    first: Vec<Expr>,
 }
 
-impl Square {
+impl<'a> Packs<'a> {
     /// The square that begins there in the tile.
-    fn begin(lowering: &mut Lowering, shape: &Shape, at: &Tiles, lanes: i64, [across, along]: [Expr; 2]) -> Result<Square, Error> {
-        bind(lowering, shape, at, across.clone(), along)?;
-        let value = |range: &Ranged| lowering.variables.get(&range.variable).cloned().unwrap_or(int(0));
-        let first = [value(&shape.across), value(&shape.along)];
-        Ok(Square { lanes, across, first })
+    fn begin(lowering: &mut Lowering, square: &'a Square, tiles: &Tiles, lanes: i64, [across, along]: [Expr; 2]) -> Packs<'a> {
+        let first = square.stand(lowering, tiles, across.clone(), along);
+        Packs { square, lanes, across, first }
     }
 
     fn each(
@@ -112,25 +101,27 @@ impl Square {
         lowering.each(wish, Type::I32, [int(0), int(self.lanes), int(1)], Unroll::Full, write)
     }
 
-    /// Sets both variables to a place in the square, without names: most are used once.
-    fn place(&self, lowering: &mut Lowering, shape: &Shape, across: Option<Expr>, along: Option<Expr>) {
-        for (variable, first, within) in
-            [(shape.across.variable, &self.first[0], across), (shape.along.variable, &self.first[1], along)]
-        {
-            let value = within.map_or(first.clone(), |within| first.clone() + within);
-            lowering.variables.insert(variable, value);
+    /// A place in the square, without names: most are used once.
+    fn place(&self, across: Option<Expr>, along: Option<Expr>) -> Vec<Expr> {
+        let mut at = self.first.clone();
+        for (dim, within) in [(self.square.across, across), (self.square.along, along)] {
+            if let Some(within) = within {
+                at[dim] = at[dim].clone() + within;
+            }
         }
+        at
     }
 
-    /// Loads the packs of a read, one for each of the square's rows.
-    fn load(&self, lowering: &mut Lowering, shape: &Shape, read: ExprId, array: ArrayId) -> Result<Expr, Error> {
-        let packs = lowering.packs(array, self.lanes, self.lanes);
+    fn wide(&self, lowering: &mut Lowering, array: ArrayId, offset: Expr) -> Expr {
+        lowering.wide(array, self.lanes, offset)
+    }
+
+    /// Loads the packs of an element, one for each of the square's rows.
+    fn load(&self, lowering: &mut Lowering, element: &Element) -> Result<Expr, Error> {
+        let packs = lowering.packs(element.array, self.lanes, self.lanes);
         self.each(lowering, "row", |lowering, row| {
-            self.place(lowering, shape, None, Some(row.clone()));
-            let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[read].kind.clone() else { return Ok(()) };
-            let (indices, _) = lowering.guarded_indices(array, &subscripts)?;
-            let offset = lowering.row_major(array, indices)?;
-            let wide = lowering.wide(array, self.lanes, offset);
+            let offset = element.view.offset(lowering, element.array, &self.place(None, Some(row.clone())));
+            let wide = self.wide(lowering, element.array, offset);
             lowering.push(Node::Assign(packs.clone().at(row), wide));
             Ok(())
         })?;
@@ -153,36 +144,27 @@ impl Square {
     }
 
     /// Stores the output's rows of the square.
-    fn store(
-        &self,
-        lowering: &mut Lowering,
-        statement: &Statement,
-        shape: &Shape,
-        tiles: &[Expr],
-        swizzled: &Expr,
-    ) -> Result<(), Error> {
+    fn store(&self, lowering: &mut Lowering, statement: &Statement, tiles: &[Expr], swizzled: &Expr) -> Result<(), Error> {
+        let permutation = self.square.permutation;
         self.each(lowering, "row", |lowering, row| {
             let down = self.across.clone() + row.clone();
             let mut packs = Vec::new();
-            for (same, tile) in shape.turned.iter().zip(tiles) {
-                let ty = lowering.kernel.exprs[same[0]].ty;
+            for (element, tile) in self.square.elements().zip(tiles) {
                 let staged = tile.clone().at(down.clone()).at(swizzled.clone());
-                packs.push(lowering.local("turned", CudaType::Pack(ty, self.lanes as u32), staged));
+                packs.push(lowering.local("turned", CudaType::Pack(element.ty, self.lanes as u32), staged));
             }
             let result = lowering.pack(statement.array, self.lanes);
             self.each(lowering, "lane", |lowering, lane| {
-                for (same, pack) in shape.turned.iter().zip(&packs) {
-                    lowering.computed.extend(same.iter().map(|read| (*read, pack.clone().lane(lane.clone()))));
+                for (element, pack) in self.square.elements().zip(&packs) {
+                    lowering.computed.extend(element.reads.iter().map(|read| (*read, pack.clone().lane(lane.clone()))));
                 }
-                self.place(lowering, shape, Some(row.clone()), Some(lane.clone()));
+                permutation.bind(lowering, &self.place(Some(row.clone()), Some(lane.clone())))?;
                 let value = lowering.value(statement.value)?;
                 lowering.push(Node::Assign(result.clone().lane(lane), value));
                 Ok(())
             })?;
-            self.place(lowering, shape, Some(row), None);
-            let (indices, _) = lowering.guarded_indices(statement.array, &statement.subscripts)?;
-            let offset = lowering.row_major(statement.array, indices)?;
-            let place = lowering.wide(statement.array, self.lanes, offset);
+            let offset = permutation.output.offset(lowering, statement.array, &self.place(Some(row), None));
+            let place = self.wide(lowering, statement.array, offset);
             lowering.push(Node::Assign(place, result));
             Ok(())
         })?;
