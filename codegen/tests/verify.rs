@@ -101,6 +101,12 @@ fn barriers_behind_assignments() {
     // Only some threads assign.
     let some = when(first_thread(), vec![Node::Assign(name("a"), int(2))]);
     found(vec![set("a", 1, true), some, when(name("a").less(2), vec![Node::Barrier])], "not every thread reaches");
+    // Of a name that is free again, what it stood for before is nothing to what it stands for next.
+    let varying = Node::Declare { ty: Type::I32.into(), name: "a".into(), value: Some(name("threadIdx.x")), mutable: false };
+    let same = when(name("n").less(2), vec![set("a", 1, false), when(name("a").less(2), vec![Node::Barrier])]);
+    found(vec![when(name("n").less(1), vec![varying.clone()]), same.clone()], "none");
+    let other = when(name("n").less(2), vec![varying, when(name("a").less(2), vec![Node::Barrier])]);
+    found(vec![same, other], "not every thread reaches");
     // What shared memory holds is the same for all who read the same place.
     let tile = Node::Array { ty: Type::I32.into(), name: "tile".into(), extents: vec![4], memory: Memory::Shared, zeroed: false };
     let store = Node::Assign(name("tile").at("threadIdx.x"), name("threadIdx.x"));
