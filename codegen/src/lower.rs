@@ -2,11 +2,12 @@
 //!
 //! 1. `group` cuts the statements into groups; a group of dependent row statements becomes one launch.
 //! 2. `place` decides of each `let` whether it is computed where it is read, held on chip, or stored in scratch memory.
-//! 3. Each group is lowered by its schedule, a file each: `map`, `transpose`, `rows`, `split`, `columns`, `contract`, and
+//! 3. Each group is lowered by its schedule, a file each: `map`, `transpose`, `rows`, `split`, `columns`, `ragged`, `contract`, and
 //!    `serial` reductions inside any of them for what no schedule takes.
 //! 4. Of each launch, `unused` takes out the locals that it names for nothing.
 
 mod accumulate;
+mod ahead;
 mod broadcast;
 mod by_rows;
 mod columns;
@@ -18,10 +19,12 @@ mod gather;
 mod group;
 mod hints;
 mod lanes;
+mod levels;
 mod map;
 mod narrow;
 mod packs;
 mod place;
+mod ragged;
 mod read;
 mod reduction;
 mod rows;
@@ -29,6 +32,7 @@ mod runs;
 mod scan;
 mod split;
 mod stencil;
+mod through;
 mod tiled;
 mod transpose;
 mod unused;
@@ -74,6 +78,7 @@ pub fn lower(program: &Program, kernel: &Kernel, target: Target, facts: &Facts, 
             Schedule::Split => split::lower(&mut lowering, group)?,
             Schedule::Columns => columns::lower(&mut lowering, group)?,
             Schedule::Contract => contract::lower(&mut lowering, group)?,
+            Schedule::Ragged => ragged::lower(&mut lowering, group)?,
             Schedule::Scan => scan::lower(&mut lowering, group)?,
             Schedule::Accumulate => accumulate::lower(&mut lowering, group)?,
         }

@@ -54,6 +54,8 @@ pub struct Lowering<'a> {
     pub element: Option<Vec<Ranged>>,
     /// Boundary rules have nothing to do at the moment: every read lies inside.
     pub interior: bool,
+    /// Subscripts of arrays, by axis, that have been found in range for all that a loop goes over.
+    pub in_range: BTreeSet<(ArrayId, usize, ExprId)>,
     /// Extents that are not zero wherever an element is computed.
     pub nonempty: Vec<Formula>,
     /// Reads that a tile in shared memory serves, and where the element lies in the tile.
@@ -115,6 +117,7 @@ impl<'a> Lowering<'a> {
             flat: None,
             element: None,
             interior: false,
+            in_range: BTreeSet::new(),
             nonempty: Vec::new(),
             staged: BTreeMap::new(),
             tile_position: BTreeMap::new(),
@@ -188,6 +191,7 @@ impl<'a> Lowering<'a> {
         self.variables.clear();
         self.chip.clear();
         self.computed.clear();
+        self.in_range.clear();
         self.flat = None;
         self.element = None;
         self.nonempty.clear();

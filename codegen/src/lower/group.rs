@@ -31,6 +31,8 @@ pub enum Schedule {
     Split,
     /// Reductions along a strided dimension: threads side by side along the contiguous one.
     Columns,
+    /// Reductions of which each result has a range of its own: some lanes, a warp or a block for each.
+    Ragged,
     /// Register tiles over shared-memory tiles, for sharing reductions.
     Contract,
     /// Blocks scanned in one pass, each of which waits for the totals of those before; tiles of columns, each by one block or in pieces;
@@ -144,6 +146,9 @@ fn schedule(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Schedule {
     if scan.is_some_and(|(_, reduce)| super::scan::applies(kernel, facts, statement, reduce)) {
         return Schedule::Scan;
     }
+    if super::ragged::applies(kernel, facts, statement) {
+        return Schedule::Ragged;
+    }
     match only_reduction(kernel, statement) {
         Some((_, reduce)) => match reduce.order {
             Order::Sharing(_) if super::contract::applies(kernel, facts, statement, reduce) => Schedule::Contract,
@@ -197,31 +202,50 @@ pub enum Axis {
     Neither,
 }
 
-/// The axis of a reduction, by the majority of its reads. What all results share comes from the cache and has no say, unless there
-/// is nothing else.
-pub fn axis(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Axis {
-    let (Some(inner), Some(outer)) = (reduce.variables.last(), statement.variables.last()) else { return Axis::Contiguous };
-    let (mut contiguous, mut strided, mut other) = (0, 0, 0);
-    let terms = reduce.filter.into_iter().chain([reduce.body]);
-    let reads: Vec<ExprId> = terms.flat_map(|term| walk::reads(kernel, term)).collect();
-    let of_result = |read: &ExprId| statement.variables.iter().any(|v| walk::mentions(kernel, *read, v.variable));
-    let all_shared = !reads.iter().any(of_result);
-    for read in reads.into_iter().filter(|read| all_shared || of_result(read)) {
-        let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { continue };
-        if !walk::mentions(kernel, read, inner.variable) {
-            continue;
+/// How many of a reduction's reads run along each axis. What all results share comes from the cache and has no say, unless there is
+/// nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    contiguous: usize,
+    strided: usize,
+    other: usize,
+}
+
+impl Tally {
+    pub fn of(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Tally {
+        let mut tally = Tally::default();
+        let (Some(inner), Some(outer)) = (reduce.variables.last(), statement.variables.last()) else { return tally };
+        let terms = reduce.filter.into_iter().chain([reduce.body]);
+        let reads: Vec<ExprId> = terms.flat_map(|term| walk::reads(kernel, term)).collect();
+        let of_result = |read: &ExprId| statement.variables.iter().any(|v| walk::mentions(kernel, *read, v.variable));
+        let all_shared = !reads.iter().any(of_result);
+        for read in reads.into_iter().filter(|read| all_shared || of_result(read)) {
+            let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { continue };
+            if !walk::mentions(kernel, read, inner.variable) {
+                continue;
+            }
+            let Some(last) = subscripts.last().and_then(|s| size::linear(kernel, facts, s.index)) else {
+                tally.other += 1;
+                continue;
+            };
+            let one = Formula::Constant(1);
+            match (last.coefficient(inner.variable) == one, last.coefficient(outer.variable) == one) {
+                (true, _) => tally.contiguous += 1,
+                (false, true) => tally.strided += 1,
+                (false, false) => tally.other += 1,
+            }
         }
-        let Some(last) = subscripts.last().and_then(|s| size::linear(kernel, facts, s.index)) else {
-            other += 1;
-            continue;
-        };
-        let one = Formula::Constant(1);
-        match (last.coefficient(inner.variable) == one, last.coefficient(outer.variable) == one) {
-            (true, _) => contiguous += 1,
-            (false, true) => strided += 1,
-            (false, false) => other += 1,
-        }
+        tally
     }
+    /// Whether nothing runs along the results instead of along the terms, or less does.
+    pub fn runs_along(self) -> bool {
+        self.strided == 0 || self.contiguous > self.strided
+    }
+}
+
+/// The axis of a reduction, by the majority of its reads.
+pub fn axis(kernel: &Kernel, facts: &Facts, statement: &Statement, reduce: &Reduce) -> Axis {
+    let Tally { contiguous, strided, other } = Tally::of(kernel, facts, statement, reduce);
     if contiguous >= strided && contiguous >= other {
         Axis::Contiguous
     } else if strided >= other {

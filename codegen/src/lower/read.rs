@@ -72,7 +72,10 @@ impl Lowering<'_> {
         let (indices, conditions) = self.guarded_indices(array, subscripts)?;
         let offset = self.row_major(array, indices)?;
         let element = self.pointer(array).at(offset);
-        let can_fail = subscripts.iter().any(|s| !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
+        let can_fail = subscripts.iter().enumerate().any(|(axis, s)| {
+            !matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_))
+                && !self.in_range.contains(&(array, axis, s.index))
+        });
         self.guard(array, conditions, element, can_fail && !self.interior)
     }
 
@@ -266,6 +269,7 @@ impl Lowering<'_> {
         for (axis, subscript) in subscripts.iter().enumerate() {
             let index = self.index(subscript.index)?;
             let settled = matches!(subscript.bounds, Bounds::Proved | Bounds::Assumed)
+                || self.in_range.contains(&(array, axis, subscript.index))
                 || self.interior && !matches!(subscript.bounds, Bounds::Checked | Bounds::Drop);
             if settled {
                 indices.push(index);
@@ -362,10 +366,20 @@ impl Lowering<'_> {
     }
 
     fn check(&mut self, array: ArrayId, axis: usize, subscript: &Subscript, index: Expr, extent: Expr) -> Expr {
-        let site = Site { array: self.kernel.arrays[array].name.clone(), axis, span: self.kernel.exprs[subscript.index].span };
-        let site = self.site(site);
-        let report = self.report();
+        let (site, report) = (self.subscript_site(array, axis, subscript), self.report());
         call("index_ok", vec![index, extent, site, report])
+    }
+
+    /// Whether a subscript that runs through a range stays in range; if not, what is outside first is reported.
+    pub fn check_range(&mut self, array: ArrayId, axis: usize, subscript: &Subscript, [lo, hi]: [Expr; 2]) -> Result<Expr, Error> {
+        let extent = self.array_extent(array, axis)?;
+        let (site, report) = (self.subscript_site(array, axis, subscript), self.report());
+        Ok(call("range_ok", vec![lo, hi, extent, site, report]))
+    }
+
+    fn subscript_site(&mut self, array: ArrayId, axis: usize, subscript: &Subscript) -> Expr {
+        let span = self.kernel.exprs[subscript.index].span;
+        self.site(Site { array: self.kernel.arrays[array].name.clone(), axis, span })
     }
 
     /// Gives an index that is used twice a name.

@@ -1,9 +1,10 @@
 //! What every schedule needs of a reduction: its accumulator, identity, step and combination; and reductions in place, which
 //! one thread computes where they stand.
 
-use gpukc_dsl::program::{Direction, ExprId, ExprKind, Order, Reduce, Scan};
+use gpukc_dsl::program::{Direction, ExprId, ExprKind, Order, Ranged, Reduce, Scan};
 use gpukc_dsl::types::{BinaryOp, Reducer, Type};
 
+use super::ahead::{self, Ahead};
 use super::context::Lowering;
 use super::expr::{binary, extreme, zero};
 use crate::error::Error;
@@ -15,6 +16,8 @@ use crate::size;
 const SHORTEST_RUN: i64 = 512;
 /// Loops over at most so many terms are unrolled.
 const UNROLLED: i64 = 64;
+/// Terms whose loads a thread has in flight, where data chooses them.
+const TOGETHER: i64 = 4;
 
 /// How terms of a reduction come together in the text.
 #[derive(Clone, Debug)]
@@ -126,7 +129,7 @@ impl Lowering<'_> {
             Order::Scan(_) if !is_exact(&reduction) => self.in_order(&reduction, "last_of_scan", None)?,
             Order::Exact | Order::Scan(_) => self.loops(&reduction)?,
             // One run: its terms ascend in one accumulator.
-            Order::Sharing(_) if self.constant_terms(&reduction).is_some_and(|n| n <= SHORTEST_RUN) => {
+            Order::Sharing(_) if self.has_one_run(&reduction) => {
                 let sum = self.loops(&reduction)?;
                 reduction.settle(sum)
             }
@@ -173,6 +176,12 @@ impl Lowering<'_> {
             .try_fold(1i64, |n, range| n.checked_mul(size::extent(self.kernel, self.facts, range)?.constant()?))
     }
 
+    /// Whether a sharing reduction has terms for one run only.
+    fn has_one_run(&self, reduction: &Reduction) -> bool {
+        let terms = super::group::product(self.kernel, self.facts, &reduction.reduce.variables);
+        terms.is_some_and(|terms| terms.constant().is_some_and(|n| n <= SHORTEST_RUN) || self.facts.below(&terms, SHORTEST_RUN + 1))
+    }
+
     /// Nested loops in ascending order, for what is exact in any order, and for a run of a sharing reduction.
     fn loops(&mut self, reduction: &Reduction) -> Result<Expr, Error> {
         if let Some(narrow) = self.constant_terms(reduction).and_then(|terms| self.narrow_sum(reduction, terms)) {
@@ -181,8 +190,62 @@ impl Lowering<'_> {
         let wish = reduction.reduce.reducer.name();
         let accumulator = self.variable(wish, reduction.accumulator.clone(), Some(reduction.identity.clone()));
         let few = self.constant_terms(reduction).is_some_and(|n| n <= UNROLLED);
-        self.nest(reduction, 0, &accumulator, if few { Unroll::Full } else { Unroll::Default })?;
+        let unroll = if few { Unroll::Full } else { Unroll::Default };
+        let [range] = reduction.reduce.variables.as_slice() else {
+            self.nest(reduction, 0, &accumulator, unroll)?;
+            return Ok(accumulator);
+        };
+        let span = self.ragged_span(&reduction.reduce)?;
+        let (bounds, in_range) = match &span {
+            Some(span) => ([span.begin.clone(), span.last()], span.in_range.as_slice()),
+            None => ([self.bound(range.lo)?, self.bound(range.hi)?], &[][..]),
+        };
+        let before = self.in_range.clone();
+        self.in_range.extend(in_range);
+        let ahead = Ahead::of(self, &[&reduction.reduce]);
+        match ahead.has_far() {
+            true => self.groups(reduction, (range, bounds), &ahead, &accumulator)?,
+            false => self.each_value(range, bounds, unroll, |lowering| lowering.accumulate(reduction, accumulator.clone()))?,
+        }
+        self.in_range = before;
         Ok(accumulator)
+    }
+
+    /// One variable's terms, some at a time, so that what data chooses is on its way for all of them before the first is taken.
+    fn groups(
+        &mut self,
+        reduction: &Reduction,
+        (range, [lo, hi]): (&Ranged, [Expr; 2]),
+        ahead: &Ahead,
+        accumulator: &Expr,
+    ) -> Result<(), Error> {
+        let (ty, wish) = (self.index_type(), self.kernel.variables[range.variable].name.clone());
+        let whole = size::extent(self.kernel, self.facts, range).is_some_and(|terms| match terms.constant() {
+            Some(terms) => terms % TOGETHER == 0,
+            None => self.facts.multiple(&terms, TOGETHER),
+        });
+        let named = hi.constant().is_some() || matches!(hi, Expr::Name(_));
+        let hi = if named { hi } else { self.local(&format!("{wish}_last"), ty, hi) };
+        let last = hi.constant().map_or(hi.clone() - int(1), |hi| Expr::Int(hi - 1, ty));
+        self.each(&format!("{wish}_first"), ty, [lo, hi.clone(), int(TOGETHER)], Unroll::By(1), |lowering, first| {
+            let loaded = ahead.load(lowering, TOGETHER, &mut |lowering, part| {
+                let place = first.clone() + part.clone();
+                let place = if whole { place } else { call("minimum", vec![place, last.clone()]) };
+                let place = lowering.local(&wish, ty, place);
+                lowering.variables.insert(range.variable, place);
+                Ok(())
+            })?;
+            ahead::each(lowering, TOGETHER, &mut |lowering, part| {
+                let place = lowering.local(&wish, ty, first.clone() + part.clone());
+                lowering.variables.insert(range.variable, place.clone());
+                lowering.when_some((!whole).then(|| place.less(hi.clone())), |lowering| {
+                    ahead.recall(lowering, &loaded, &part);
+                    lowering.accumulate(reduction, accumulator.clone())
+                })
+            })?;
+            ahead.release(lowering);
+            Ok(())
+        })
     }
 
     /// A reduction's value in 32 bits, where it is computed there.
@@ -221,14 +284,24 @@ impl Lowering<'_> {
         let Some(range) = reduction.reduce.variables.get(depth).copied() else {
             return self.accumulate(reduction, accumulator.clone());
         };
-        let (lo, hi) = (self.bound(range.lo)?, self.bound(range.hi)?);
-        let wish = self.kernel.variables[range.variable].name.clone();
-        let ty = self.index_type();
+        let bounds = [self.bound(range.lo)?, self.bound(range.hi)?];
+        self.each_value(&range, bounds, unroll, |lowering| lowering.nest(reduction, depth + 1, accumulator, unroll))
+    }
+
+    /// Visits the values of a range.
+    fn each_value(
+        &mut self,
+        range: &Ranged,
+        [lo, hi]: [Expr; 2],
+        unroll: Unroll,
+        visit: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (ty, wish) = (self.index_type(), self.kernel.variables[range.variable].name.clone());
         // A constant number of terms may stand between bounds that are none: `n..n + 3`.
         let constant = lo.constant().is_some() && hi.constant().is_some();
         self.each(&wish, ty, [lo, hi, int(1)], if constant { unroll } else { Unroll::Default }, |lowering, variable| {
             lowering.variables.insert(range.variable, variable);
-            lowering.nest(reduction, depth + 1, accumulator, unroll)
+            visit(lowering)
         })
     }
 
@@ -245,11 +318,16 @@ impl Lowering<'_> {
         let mut count: Option<Expr> = None;
         let mut terms = Some(Formula::Constant(1));
         let mut extents = Vec::new();
+        let span = self.ragged_span(&reduction.reduce)?;
         for range in &reduction.reduce.variables {
             let formula = size::extent(self.kernel, self.facts, range);
-            let extent = match &formula {
-                Some(formula) => self.size(formula, "terms"),
-                None => {
+            let extent = match (&formula, &span) {
+                (Some(formula), _) => self.size(formula, "terms"),
+                (None, Some(span)) => {
+                    self.computed.insert(range.lo, span.begin.clone());
+                    self.local("terms", Type::I64, span.terms())
+                }
+                (None, None) => {
                     let extent = self.index(range.hi)? - self.index(range.lo)?;
                     if reduction.reduce.variables.len() > 1 { call("maximum", vec![extent.cast(Type::I64), long(0)]) } else { extent }
                 }
@@ -271,6 +349,8 @@ impl Lowering<'_> {
         arguments.extend([reduction.identity.clone(), call(reduction.functor_call_bare(), Vec::new())]);
         let accumulator = self.namer.fresh("so_far");
         let term = self.namer.fresh("term");
+        let before = self.in_range.clone();
+        self.in_range.extend(span.iter().flat_map(|span| &span.in_range));
         let (body, value) = self.block(|lowering| {
             lowering.bind_term(reduction, name(term.clone()), &extents)?;
             match reduction.reduce.filter {
@@ -287,6 +367,8 @@ impl Lowering<'_> {
                 }
             }
         })?;
+        self.in_range = before;
+        span.iter().zip(&reduction.reduce.variables).for_each(|(_, range)| drop(self.computed.remove(&range.lo)));
         let result = self.namer.fresh(reduction.reduce.reducer.name());
         let ty = reduction.accumulator.clone();
         self.push(Node::Reduce { name: result.clone(), ty, helper, arguments, accumulator, term, body, value });

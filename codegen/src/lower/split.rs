@@ -27,7 +27,7 @@ use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 /// Terms of a block of the canonical order.
 pub const BLOCK: i64 = 4096;
 /// Accumulators of a block of terms; each takes every 128th of them.
-const ACCUMULATORS: i64 = 128;
+pub const ACCUMULATORS: i64 = 128;
 
 /// A level of a sweep: terms in, block results or the final results out.
 pub struct Level {

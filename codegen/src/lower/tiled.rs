@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged, VariableId};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Kernel, Ranged, Statement, Subscript, VariableId};
 use gpukc_dsl::types::Type;
 
 use super::context::Lowering;
 use super::map::{Results, store_elements, suffix_of};
 use super::place::Place;
+use super::read::is_settled;
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{Expr, Node, Unroll, int, name};
@@ -58,16 +59,18 @@ pub fn lower(lowering: &mut Lowering, results: Results) -> Result<(), Error> {
     let along_value = along_at.clone() + lowering.index(along.lo)?;
     lowering.variables.insert(along.variable, along_value);
     let rim = rim(lowering, results);
-    lowering.when(along_at.less(along_extent), |lowering| {
+    let each_row = |lowering: &mut Lowering, visit: Visit| {
         lowering.each("row", Type::I32, [int(0), int(TILE), int(ROWS)], Unroll::Full, |lowering, row| {
-            let at = lowering.local(&names[0], ty, first + row);
+            let at = lowering.local(&names[0], ty, first.clone() + row.clone());
             let value = at.clone() + lowering.index(across.lo)?;
             lowering.variables.insert(across.variable, value);
-            lowering.when(at.less(across_extent), |lowering| match &rim {
-                None => store_elements(lowering, results),
-                Some(rim) => by_place(lowering, results, rim),
-            })
+            lowering.when(at.less(across_extent.clone()), |lowering| visit(lowering, row))
         })
+    };
+    lowering.when(along_at.less(along_extent), |lowering| match (&rim, results.statements()) {
+        (None, [statement]) if is_chosen(lowering.kernel, statement) => chosen(lowering, statement, each_row),
+        (None, _) => each_row(lowering, &mut |lowering, _| store_elements(lowering, results)),
+        (Some(rim), _) => each_row(lowering, &mut |lowering, _| by_place(lowering, results, rim)),
     })?;
     let mut notes = vec![format!("A block takes a {TILE} x {TILE} tile of the two fastest dimensions, a warp a piece of a row.")];
     if rim.is_some() {
@@ -78,6 +81,68 @@ pub fn lower(lowering: &mut Lowering, results: Results) -> Result<(), Error> {
     let work = along_count.div_ceil(TILE).times(across_count.div_ceil(TILE)).times(batches);
     lowering.end_launch(&suffix, "map", notes, [work, 1.into(), 1.into()], [TILE as u32, ROWS as u32, 1]);
     Ok(())
+}
+
+/// Does something at a row of the tile.
+type Visit<'v> = &'v mut dyn FnMut(&mut Lowering, Expr) -> Result<(), Error>;
+
+/// Whether data may choose an element, and find none.
+fn is_chosen(kernel: &Kernel, statement: &Statement) -> bool {
+    walk::can_fail(kernel, statement.value) && !walk::has_reduction(kernel, statement.value)
+}
+
+/// Elements that data chooses: all of a thread's indices are loaded before the first is used, and all elements before the first is
+/// stored, since no load passes the branch in which an index outside is reported.
+fn chosen(
+    lowering: &mut Lowering,
+    statement: &Statement,
+    each_row: impl Fn(&mut Lowering, Visit) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let place = |registers: &Expr, row: Expr| registers.clone().at(row / int(ROWS));
+    let registers = |lowering: &mut Lowering, wish: &str, ty| lowering.registers(wish, ty, vec![(TILE / ROWS) as u32]);
+    let mut ahead = Vec::new();
+    for (read, array) in read_in_place(lowering, statement.value) {
+        let array = &lowering.kernel.arrays[array];
+        let (wish, ty) = (format!("{}_ahead", array.name.replace('.', "_")), array.element);
+        ahead.push((read, registers(lowering, &wish, ty)));
+    }
+    if !ahead.is_empty() {
+        each_row(lowering, &mut |lowering, row| {
+            ahead.iter().try_for_each(|(read, registers)| {
+                let element = lowering.value(*read)?;
+                lowering.push(Node::Assign(place(registers, row.clone()), element));
+                Ok(())
+            })
+        })?;
+    }
+    let result = &lowering.kernel.arrays[statement.array];
+    let (wish, ty) = (format!("{}_ahead", result.name.replace('.', "_")), result.element);
+    let values = registers(lowering, &wish, ty);
+    each_row(lowering, &mut |lowering, row| {
+        lowering.computed.extend(ahead.iter().map(|(read, registers)| (*read, place(registers, row.clone()))));
+        let value = lowering.value(statement.value)?;
+        lowering.push(Node::Assign(place(&values, row), value));
+        Ok(())
+    })?;
+    lowering.computed.clear();
+    each_row(lowering, &mut |lowering, row| {
+        lowering.computed.insert(statement.value, place(&values, row));
+        store_elements(lowering, Results::of(statement))
+    })
+}
+
+/// The reads that are evaluated at every element, at a place that no data chooses.
+fn read_in_place(lowering: &Lowering, value: ExprId) -> Vec<(ExprId, ArrayId)> {
+    let kernel = lowering.kernel;
+    let in_place = |read: ExprId| match &kernel.exprs[read].kind {
+        ExprKind::Read { array, subscripts } => {
+            let in_memory = matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_));
+            let settled = |s: &Subscript| is_settled(s) && walk::reads(kernel, s.index).is_empty();
+            (in_memory && subscripts.iter().all(settled)).then_some((read, *array))
+        }
+        _ => None,
+    };
+    walk::sure_reads(kernel, value).into_iter().filter_map(in_place).collect()
 }
 
 /// The element without boundary rules where its neighbourhood lies inside, with them at the rim.

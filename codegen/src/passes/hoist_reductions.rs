@@ -5,7 +5,8 @@
 //!
 //! Left where they stand: a reduction under a guard (it may not be evaluated at all), one whose variables have ranges that
 //! depend on other variables or on data, one with few terms (a window), and one that alone makes up the arithmetic of its
-//! statement's every element (`gelu(sum[l] a[i, l] * b[l, j])`: what surrounds it becomes its epilogue).
+//! statement's every element (`gelu(sum[l] a[i, l] * b[l, j])`: what surrounds it becomes its epilogue), or together with others whose
+//! ranges depend on data or on the element.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +43,10 @@ impl Hoister<'_> {
     fn statement(&mut self, statement: &Statement) {
         let roots = unguarded_reductions(self.kernel, statement.value);
         let own: BTreeSet<VariableId> = statement.variables.iter().map(|v| v.variable).collect();
+        // Ranges of each result's own are visited by the same threads, together where they are the same.
+        let ragged = roots.iter().all(|root| self.is_ragged(*root));
         let stays = |hoister: &Self, root: ExprId| {
-            roots.len() == 1
+            (roots.len() == 1 || ragged)
                 && statement.kind == StatementKind::Define
                 && free_variables(hoister.kernel, root, &statement.variables).len() == own.len()
         };
@@ -67,6 +70,10 @@ impl Hoister<'_> {
             self.inside(inner, &scope);
             self.hoist(inner, &scope);
         }
+    }
+
+    fn is_ragged(&self, root: ExprId) -> bool {
+        matches!(&self.kernel.exprs[root].kind, ExprKind::Reduce(reduce) if self.terms(reduce).is_none())
     }
 
     /// The number of terms, if it is the same for every output.

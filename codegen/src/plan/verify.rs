@@ -58,7 +58,12 @@ fn references_exist(plan: &Plan) -> Result<(), Error> {
         let mut bad = None;
         walk_nodes(&launch.body, &mut |expr| {
             if let Expr::Call(function, arguments) = expr {
-                if let ("index_ok", Some(Expr::Int(site, _))) = (function.as_str(), arguments.get(2)) {
+                let place = match function.as_str() {
+                    "index_ok" => 2,
+                    "range_ok" => 3,
+                    _ => return,
+                };
+                if let Some(Expr::Int(site, _)) = arguments.get(place) {
                     bad = bad.or((*site < 0 || *site >= plan.sites.len() as i128).then_some(*site));
                 }
             }

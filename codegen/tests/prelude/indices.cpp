@@ -41,6 +41,15 @@ int main() {
     CHECK(!index_ok(5, 5, 9, report) && !index_ok(0, 0, 9, report));
     CHECK(report[0] == 1 && report[1] == 8 && (long long)report[2] == -3 && report[3] == 5);
 
+    const long long outside_of_five[][3] = {{-2, 3, -2}, {0, 6, 5}, {4, 9, 5}, {7, 9, 7}, {INT64_MIN, INT64_MAX, INT64_MIN}};
+    for (auto& [begin, end, outside] : outside_of_five) {
+        unsigned long long ranges[4] = {};
+        CHECK(!range_ok(begin, end, 5, 3, ranges) && (long long)ranges[2] == outside && ranges[3] == 5);
+    }
+    unsigned long long none[4] = {};
+    CHECK(range_ok(0, 5, 5, 3, none) && range_ok(2, 3, 5, 3, none) && range_ok(9, 9, 5, 3, none) && range_ok(9, -9, 5, 3, none));
+    CHECK(range_ok(0, 0, 0, 3, none) && none[0] == 0);
+
     alignas(16) char bytes[16];
     CHECK(is_aligned(&bytes[0], 16) && is_aligned(&bytes[8], 8) && !is_aligned(&bytes[8], 16) && is_aligned(&bytes[1], 1));
     return 0;

@@ -32,6 +32,26 @@ int main() {
         CHECK(same(tops[lane], top));
     }
 
+    // Four accumulators a lane, each of another lane than its neighbours.
+    static float own[32][4], four[32], four_of_eight[32];
+    for (int at = 0; at < 128; at++) own[at % 32][at / 32] = (float)std::cos(at * 2.3) * 5;
+    run_warp([] {
+        unsigned int lane = threadIdx.x;
+        four[lane] = butterfly_of_four<32>(own[lane], Sum());
+        four_of_eight[lane] = butterfly_of_four<8>(own[lane], Sum());
+    });
+    auto tree_of = [](int first, int lanes) {
+        float values[128];
+        for (int at = 0; at < 4 * lanes; at++) values[at] = own[first + at % lanes][at / lanes];
+        for (int width = 2 * lanes; width > 0; width /= 2) {
+            for (int i = 0; i < width; i++) values[i] = values[2 * i] + values[2 * i + 1];
+        }
+        return values[0];
+    };
+    for (int lane = 0; lane < 32; lane++) {
+        CHECK(same(four[lane], tree_of(0, 32)) && same(four_of_eight[lane], tree_of(lane / 8 * 8, 8)));
+    }
+
     // Blocks whose parts are given: the first level is what the caller does.
     static std::vector<float> parts;
     std::mt19937_64 random(4);

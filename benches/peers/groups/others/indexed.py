@@ -22,6 +22,7 @@ def rows(h):
     yield case("permute", f32, dict(x=(N,), k=lambda: torch.randperm(scale(N), device=DEV, generator=gen())),
                lambda x, k: x[k], tol=0)
     yield from segments()
+    yield from ragged()
     yield from histograms()
 
 
@@ -42,13 +43,38 @@ def segments():
     for n, d in ((1 << 18, 64), (100000, 100)):
         yield case("segment sum of rows", f32, dict(m=m, k=keys(1 << 16, n), x=(n, d)), total, shape=(n, d))
 
-    def starts():
-        ends = torch.tensor([0, scale(N)], device=DEV)
-        return torch.cat((ends, ri(0, scale(N), scale(65537) - 2, dt=i64))).sort().values
 
-    def ragged(start, x):
+def ragged():
+    """Segments that follow one another, on average 256 or 16 terms of them; rows of a sparse matrix; bags of rows."""
+    def starts(segments):
+        def between():
+            ends = torch.tensor([0, scale(N)], device=DEV)
+            return torch.cat((ends, ri(0, scale(N), scale(segments + 1) - 2, dt=i64))).sort().values
+        return between
+
+    def total(start, x):
         return torch.segment_reduce(x, "sum", offsets=start)
-    yield case("ragged sum", f32, dict(start=starts, x=(N,)), ragged, peers={"eager": call(ragged)})
+    for segments, shape in ((1 << 16, None), (1 << 20, (1 << 20, 16))):
+        yield case("ragged sum", f32, dict(start=starts(segments), x=(N,)), total, shape=shape, peers={"eager": call(total)})
+    rows, n = 1 << 20, 1 << 20
+
+    def matrix(start, column, value, x):
+        return torch.sparse_csr_tensor(start, column, value, (len(start) - 1, len(x)))
+
+    def times(*arrays):
+        return matrix(*arrays) @ arrays[-1]
+
+    def made_before(*arrays):
+        made = matrix(*arrays)
+        return lambda: made @ arrays[-1]
+    yield case("sparse matrix times vector", f32, dict(start=starts(rows), column=keys(n, N), value=(N,), x=(n,)), times,
+               shape=(rows, n), peers={"eager": made_before}, nograph=("eager",))
+    bags, length, v, d = 1 << 14, 32, 200000, 128
+
+    def bag(t, k):
+        return F.embedding_bag(k, t, mode="sum")
+    arrays = dict(t=(v, d), k=lambda: ri(0, scale(v), scale(bags), scale(length), dt=i64))
+    yield case("embedding bag", f32, arrays, bag, shape=(bags, length, d))
 
 
 def histograms():

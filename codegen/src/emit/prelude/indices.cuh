@@ -46,6 +46,14 @@ __device__ __forceinline__ bool index_ok(
     return false;
 }
 
+// The same for all indices of a range at once. An empty one has none that is outside.
+__device__ __forceinline__ bool range_ok(
+    long long begin, long long end, long long extent, unsigned int site, unsigned long long* report
+) {
+    if (begin >= end || (0 <= begin && end <= extent)) return true;
+    return index_ok(0 <= begin && begin < extent ? extent : begin, extent, site, report);
+}
+
 // Whether a pointer is a multiple of this many bytes, a power of two.
 __device__ __forceinline__ bool is_aligned(const void* pointer, int bytes) {
     return ((unsigned long long)pointer & (unsigned int)(bytes - 1)) == 0;

@@ -122,6 +122,11 @@ template <class T> __device__ __forceinline__ Best<T> shuffle_xor(Best<T> x, int
     return Best<T>{shuffle_xor(x.value, distance), shuffle_xor(x.index, distance)};
 }
 
+// Whether it holds in any lane of the warp. The whole warp takes part.
+__device__ __forceinline__ bool any_lane(bool holds) {
+    return __any_sync(0xffffffffu, holds) != 0;
+}
+
 // Combines the values of each LANES neighbouring lanes, neighbours first; all of them receive the result.
 template <int LANES, class T, class Combine> __device__ __forceinline__ T butterfly(T x, Combine combine) {
     #pragma unroll
@@ -129,6 +134,23 @@ template <int LANES, class T, class Combine> __device__ __forceinline__ T butter
         x = combine(x, shuffle_xor(x, distance));
     }
     return x;
+}
+
+// The value of 4 * LANES accumulators of which each of LANES neighbouring lanes holds every LANES-th, neighbours first; all
+// of them receive it. Lanes that meet share out what they hold: one goes on with some accumulators of both, the other one
+// with the others, so that eight shuffles serve where a warp has four accumulators a lane.
+template <int LANES, class T, class Combine>
+__device__ __forceinline__ T butterfly_of_four(const T* own, Combine combine) {
+    bool odd = threadIdx.x % 2 != 0, second = threadIdx.x / 2 % 2 != 0;
+    T first = combine(odd ? own[2] : own[0], shuffle_xor(odd ? own[0] : own[2], 1));
+    T last = combine(odd ? own[3] : own[1], shuffle_xor(odd ? own[1] : own[3], 1));
+    T x = combine(second ? last : first, shuffle_xor(second ? first : last, 2));
+    #pragma unroll
+    for (int distance = 4; distance < LANES; distance *= 2) {
+        x = combine(x, shuffle_xor(x, distance));
+    }
+    x = combine(x, shuffle_xor(x, 2));
+    return combine(x, shuffle_xor(x, 1));
 }
 
 // Combines the values of the lanes of a warp that are a multiple of STRIDE apart, nearest first; all of them receive
@@ -142,53 +164,68 @@ template <int STRIDE, class T, class Combine> __device__ __forceinline__ T butte
 }
 
 // One thread reduces at most 4096 terms in the canonical order: 128 accumulators take every 128th term in
-// turn, then neighbours combine, neighbours among those, and so on. The accumulators are visited one after
-// the other; pending holds the subtrees that wait for a right neighbour, as the bits of a binary counter
-// do.
-template <class T, class Combine, class Step>
+// turn, then neighbours combine, neighbours among those, and so on. So many neighbouring accumulators are
+// visited TOGETHER, so that loads of neighbouring terms are in flight at once; pending holds the subtrees that
+// wait for a right neighbour, as the bits of a binary counter do.
+template <int TOGETHER, class T, class Combine, class Step>
 __device__ __forceinline__ T canonical_block(int count, T identity, Combine combine, Step step) {
     T pending[8];
-    int accumulators = count < 128 ? count : 128;
-    for (int a = 0; a < accumulators; a++) {
-        T value = identity;
-        for (int term = a; term < count; term += 128) {
-            value = step(value, term);
+    int groups = ((count < 128 ? count : 128) + TOGETHER - 1) / TOGETHER;
+    for (int group = 0; group < groups; group++) {
+        T values[TOGETHER];
+        #pragma unroll
+        for (int part = 0; part < TOGETHER; part++) {
+            values[part] = identity;
         }
+        for (int first = group * TOGETHER; first < count; first += 128) {
+            #pragma unroll
+            for (int part = 0; part < TOGETHER; part++) {
+                if (part == 0 || first + part < count) values[part] = step(values[part], first + part);
+            }
+        }
+        #pragma unroll
+        for (int width = TOGETHER / 2; width > 0; width /= 2) {
+            #pragma unroll
+            for (int at = 0; at < width; at++) {
+                values[at] = combine(values[2 * at], values[2 * at + 1]);
+            }
+        }
+        T value = values[0];
         bool carry = true;
         #pragma unroll
         for (int level = 0; level < 8; level++) {
-            bool waiting = (a >> level & 1) != 0;
+            bool waiting = (group >> level & 1) != 0;
             if (carry && waiting) value = combine(pending[level], value);
             if (carry && !waiting) pending[level] = value;
             carry = carry && waiting;
         }
     }
-    if (accumulators == 128) return pending[7];
     // The accumulators that are left out hold the identity.
     T result = identity;
     #pragma unroll
-    for (int level = 0; level < 7; level++) {
-        if ((accumulators >> level & 1) != 0) result = combine(pending[level], result);
+    for (int level = 0; level < 8; level++) {
+        bool whole = groups == 1 << level && groups * TOGETHER == 128;
+        if ((groups >> level & 1) != 0) result = whole ? pending[level] : combine(pending[level], result);
     }
     return result;
 }
 
 // One thread reduces up to 4096^LEVELS terms in the canonical order: the values of blocks of 4096 terms are
 // the terms of a reduction in the same order. step takes a term into an accumulator.
-template <int LEVELS, class T, class Combine, class Step>
+template <int LEVELS, class T, class Combine, class Step, int TOGETHER = 4>
 __device__ __forceinline__ T canonical(long long count, T identity, Combine combine, Step step) {
     if constexpr (LEVELS == 1) {
-        return canonical_block((int)count, identity, combine, step);
+        return canonical_block<TOGETHER>((int)count, identity, combine, step);
     } else {
         long long blocks = (count + 4095) / 4096;
         T value = identity;
         auto take_block = [&](T accumulator, long long block) {
             long long first = 4096 * block, rest = count - first;
             auto take_term = [&](T partial, long long term) { return step(partial, first + term); };
-            value = canonical_block(rest < 4096 ? (int)rest : 4096, identity, combine, take_term);
+            value = canonical_block<TOGETHER>(rest < 4096 ? (int)rest : 4096, identity, combine, take_term);
             return combine(accumulator, value);
         };
-        T result = canonical<LEVELS - 1>(blocks, identity, combine, take_block);
+        T result = canonical<LEVELS - 1, T, Combine, decltype(take_block), 1>(blocks, identity, combine, take_block);
         return blocks > 1 ? result : value;
     }
 }
@@ -207,7 +244,7 @@ __device__ __forceinline__ T ascending_runs(
         }
         return combine(accumulator, partial);
     };
-    return canonical<LEVELS>((count + run - 1) / run, identity, combine, take_run);
+    return canonical<LEVELS, T, Combine, decltype(take_run), 1>((count + run - 1) / run, identity, combine, take_run);
 }
 
 // The length of a run that makes about as many runs as are wanted.

@@ -7,8 +7,6 @@ use crate::target::Target;
 pub const BLOCK: i64 = 4096;
 /// Accumulators of a block.
 pub const ACCUMULATORS: i64 = 128;
-/// Blocks whose results shared memory holds at a time, in the reload layout.
-pub const CHUNK: i64 = 256;
 
 /// How threads lie over a row.
 #[derive(Clone, Copy, Debug)]

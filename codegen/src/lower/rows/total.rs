@@ -6,11 +6,12 @@ use gpukc_dsl::program::{Order, Ranged};
 use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
+use super::super::levels::{deliver, total_of_block};
 use super::super::reduction::Reduction;
-use super::layout::{ACCUMULATORS, BLOCK, CHUNK, Layout};
+use super::layout::{ACCUMULATORS, Layout};
 use super::visit::{Beyond, Row, at_position, positions};
 use crate::error::Error;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
+use crate::plan::{Expr, Node, Unroll, call, int, name};
 
 /// The reduction's accumulator over the whole row, in every thread of it; by lane, where a thread has several rows.
 pub type Total = Box<dyn Fn(&Expr) -> Expr>;
@@ -84,7 +85,15 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
             let total = of_cluster(lowering, reduction, total, blocks);
             Ok(reduction.settle(total))
         }
-        Layout::Reload { groups } => reload_total(lowering, row, reduction, inner, groups),
+        Layout::Reload { groups } => {
+            let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
+            let total = total_of_block(lowering, reduction, row.extent.clone(), (groups, &wish), |lowering, position, part| {
+                at_position(lowering, inner, position)?;
+                lowering.accumulate(reduction, part)
+            })?;
+            lowering.flat = None;
+            Ok(total)
+        }
         Layout::Columns(_) => Err(Error::Bug("columns have a total for each lane".into())),
     }
 }
@@ -121,65 +130,4 @@ fn of_warps(lowering: &mut Lowering, reduction: &Reduction, part: Expr, warps: i
     lowering.push(Node::Barrier);
     let lane = name("threadIdx.x") % int(warps);
     call("butterfly", vec![int(warps), shared.at(lane), reduction.functor()])
-}
-
-/// Combines a warp's accumulators and lets its first lane store the result.
-fn deliver(lowering: &mut Lowering, part: Expr, reduction: &Reduction, shared: Expr, at: Expr) {
-    let combined = call("butterfly", vec![int(32), part.clone(), reduction.functor()]);
-    lowering.push(Node::Assign(part.clone(), combined));
-    let store = Node::Assign(shared.at(at), part);
-    let first = (name("threadIdx.x") % int(32)).binary("==", int(0));
-    lowering.push(Node::If { condition: first, then: vec![store], otherwise: Vec::new() });
-}
-
-fn reload_total(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner: &[Ranged], groups: i64) -> Result<Expr, Error> {
-    let ty = lowering.index_type();
-    let stem = reduction.reduce.reducer.name();
-    // Free again after each reduction's last barrier, so all of one type share it.
-    let key = format!("parts of warps, {:?}", reduction.accumulator);
-    let quarters = match lowering.recall(&key) {
-        Some(shared) => shared,
-        None => {
-            let shared = lowering.shared("of_warps", reduction.accumulator.clone(), vec![4 * CHUNK as u32]);
-            lowering.remember(key, shared.clone());
-            shared
-        }
-    };
-    let levels = lowering.namer.fresh(&format!("{stem}_levels"));
-    let element = match reduction.accumulator {
-        CudaType::Best(ty) => CudaType::Class("CanonicalLevelsOfBest", ty),
-        CudaType::Element(ty) => CudaType::Class("CanonicalLevels", ty),
-        _ => return Err(Error::Bug("an accumulator of an unexpected type".into())),
-    };
-    let start = call("start_levels", vec![reduction.identity.clone()]);
-    lowering.push(Node::Declare { ty: element, name: levels.clone(), value: Some(start), mutable: true });
-    let blocks = lowering.local("blocks", ty, (row.extent.clone() + int(BLOCK - 1)) / int(BLOCK));
-    let inner = inner.to_vec();
-    lowering.each("chunk", ty, [int(0), blocks.clone(), int(CHUNK)], Unroll::By(1), |lowering, chunk| {
-        let count = call("minimum", vec![(blocks - chunk.clone()).cast(Type::I32), int(CHUNK)]);
-        let count = lowering.local("count", Type::I32, count);
-        let lo = name("threadIdx.x").cast(Type::I32) / int(ACCUMULATORS);
-        lowering.each("block", Type::I32, [lo, count.clone(), int(groups)], Unroll::By(1), |lowering, block| {
-            let part = lowering.variable(&format!("{stem}_part"), reduction.accumulator.clone(), Some(reduction.identity.clone()));
-            let thread = name("threadIdx.x").cast(Type::I32) % int(ACCUMULATORS);
-            let first = (chunk.clone() + block.clone()) * int(BLOCK) + thread;
-            let first = lowering.local("first", ty, first);
-            let last = call("minimum", vec![first.clone() + int(BLOCK), row.extent.clone()]);
-            let last = lowering.local("last", ty, last);
-            let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
-            lowering.each(&wish, ty, [first, last, int(ACCUMULATORS)], Unroll::By(8), |lowering, position| {
-                at_position(lowering, &inner, position)?;
-                lowering.accumulate(reduction, part.clone())
-            })?;
-            let at = block * int(4) + (name("threadIdx.x").cast(Type::I32) / int(32)) % int(4);
-            deliver(lowering, part, reduction, quarters.clone(), at);
-            Ok(())
-        })?;
-        lowering.push(Node::Barrier);
-        lowering.push(Node::Call("take_blocks".into(), vec![name(levels.clone()), quarters.clone(), count, reduction.functor()]));
-        lowering.push(Node::Barrier);
-        Ok(())
-    })?;
-    lowering.flat = None;
-    Ok(call("finish_levels", vec![name(levels), reduction.functor()]))
 }
