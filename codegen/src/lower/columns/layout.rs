@@ -35,7 +35,7 @@ const MOST_SINGLE: usize = 2;
 const FEW_HELD: i64 = 8;
 
 /// Heights of short columns, each of which one thread takes as a whole: the heights that a text serves end at one of them.
-const SHORT_COLUMNS: [i64; 2] = [8, 16];
+const SHORT_COLUMNS: [i64; 3] = [4, 8, 16];
 
 /// How threads lie over the rows and columns of a block. A thread holds `own` neighbouring accumulators of each of `lanes`
 /// neighbouring columns.
