@@ -160,18 +160,3 @@ extern "C" __global__ void __launch_bounds__(256, 4) everything(
     }
     y[first + threadIdx.x] = total * minimum(x[first + 1], sums[1]) + total * minimum(x[first + 2], sums[3]);
 }
-
-stack backtrace:
-   0: __rustc::rust_begin_unwind
-             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/std/src/panicking.rs:689:5
-   1: core::panicking::panic_fmt
-             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/panicking.rs:80:14
-   2: a_text_reads_as_if_written_by_hand
-             at ./tests/emit.rs:215:5
-   3: {closure#0}
-             at ./tests/emit.rs:209:40
-   4: call_once<emit::a_text_reads_as_if_written_by_hand::{closure_env#0}, ()>
-             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/ops/function.rs:250:5
-   5: <fn() -> core::result::Result<(), alloc::string::String> as core::ops::function::FnOnce<()>>::call_once
-             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/ops/function.rs:250:5
-note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.
