@@ -149,19 +149,24 @@ fn notes(level: &Level, layout: Layout) -> Vec<String> {
     notes
 }
 
+/// The block's number: of a level that reads the program's arrays counted from the end where that finds more in the cache.
+fn block_number(lowering: &mut Lowering, work: &Columns) -> Expr {
+    match work.level.sources {
+        None => {
+            lowering.passes_over([work.statement]);
+            lowering.block_number()
+        }
+        Some(_) => name("blockIdx.x"),
+    }
+}
+
 fn begin(lowering: &mut Lowering, work: &Columns, layout: Layout, width: &Formula) -> Result<Block, Error> {
     let ty = lowering.index_type();
     let blocks = lowering.size(&work.level.blocks, "blocks");
     let tiles = lowering.size(&width.clone().div_ceil(layout.tile()), "tiles");
     let width = lowering.size(width, "columns");
     let slices = layout.slices;
-    let number = match work.level.sources {
-        None => {
-            lowering.passes_over([work.statement]);
-            lowering.block_number()
-        }
-        Some(_) => name("blockIdx.x"),
-    };
+    let number = block_number(lowering, work);
     // The place in the cluster is the hardware's, whichever way the blocks go.
     let slice = (slices > 1).then(|| lowering.local("slice", Type::I32, name("blockIdx.x").cast(Type::I32) % int(slices)));
     let number = lowering.local("work", ty, number.cast(ty) / int(slices));
@@ -192,13 +197,7 @@ fn begin_whole_columns(
     let blocks = lowering.size(&work.level.blocks, "blocks");
     let count = lowering.size(&width.clone().times(outer.clone()), "results");
     let width = lowering.size(width, "columns");
-    let number = match work.level.sources {
-        None => {
-            lowering.passes_over([work.statement]);
-            lowering.block_number()
-        }
-        Some(_) => name("blockIdx.x"),
-    };
+    let number = block_number(lowering, work);
     let tile = number.cast(ty) * int(layout.tile());
     let within = name("threadIdx.x").cast(Type::I32) * int(layout.lanes);
     let wish = if work.outer.is_empty() { "column" } else { "result" };
