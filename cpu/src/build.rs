@@ -406,11 +406,24 @@ impl<'a> Builder<'a> {
         if let Some(len) = difference.as_constant() {
             return Ok(Len::Const(len.max(0)));
         }
+        // Data may be so far apart that the difference wraps; a reversed range has no values all the same.
+        let difference = match difference.terms.iter().any(|(atom, _)| matches!(atom, Atom::Reg(_))) {
+            true => self.larger(lo, hi)?.add(lo, -1),
+            false => difference,
+        };
         let (index, _) = self.lower(&difference)?;
         if index.varies() {
             return Ok(Len::Column(self.materialise(&difference)?.index));
         }
         Ok(Len::Uniform(index))
+    }
+
+    fn larger(&mut self, a: &Lin, b: &Lin) -> Result<Lin> {
+        let (a, b) = (self.materialise(a)?, self.materialise(b)?);
+        let (less, _) = ops::binary(BinaryOp::Lt, Type::I64)?;
+        let is_less = self.op2(less, Store::U8, a, b);
+        let larger = self.select(is_less, b, a);
+        Ok(self.lin(Val::Reg(larger)))
     }
 
     /// A linear form as an index, and the depth at which it is known.

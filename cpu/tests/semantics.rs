@@ -601,6 +601,25 @@ fn ranges_of_accumulations() {
 }
 
 #[test]
+fn reversed_ranges() {
+    // None has a value, though the difference of their bounds wraps to 7, or is no number of terms.
+    let lo: Vec<i64> = vec![i64::MAX, 3, i64::MAX, 1];
+    let hi: Vec<i64> = vec![i64::MIN + 6, i64::MIN, 0, 3];
+    let text = "kernel r(lo: i64[n], hi: i64[n], x: f32[m], a: i64, b: i64) -> (c: i64[n], s: f32[n], p: i64[n], one: i64) {
+        c[i] = count[k in lo[i]..hi[i]] (k != 0);
+        s[i] = sum[k in lo[i]..hi[i]] x[k];
+        p[i] = count[k in lo[i]..hi[i], q in 0..m] (q != k);
+        one = count[k in a..b] (k != 0);
+    }";
+    let x: Vec<f32> = vec![1.0, 2.0, 4.0];
+    let got = run(text, &[lo.into(), hi.into(), x.into(), i64::MAX.into(), i64::MIN.into()]);
+    assert_eq!(got[0].values::<i64>(), [0, 0, 0, 2]);
+    assert_eq!(got[1].values::<f32>(), [0.0, 0.0, 0.0, 6.0]);
+    assert_eq!(got[2].values::<i64>(), [0, 0, 0, 4]);
+    assert_eq!(got[3].values::<i64>(), [0]);
+}
+
+#[test]
 fn guarded_scans() {
     let x = noise(500, 3);
     let mut idx: Vec<i32> = (0..500).map(|i| (i * 7) % 500).collect();

@@ -99,17 +99,21 @@ impl Lowering<'_> {
         Ok(result)
     }
 
-    /// Whether an `i64` expression is made of index variables, dims and literals only: its values stay far from overflow.
+    /// Whether an `i64` expression is made of index variables, dims and literals only, whose bits together are not too many: its values
+    /// stay far from overflow.
     fn is_index_arithmetic(&self, id: ExprId) -> bool {
         if self.kernel.exprs[id].ty != Type::I64 {
             return false;
         }
-        let mut only = true;
+        let (mut only, mut bits) = (true, 0);
         walk::walk(self.kernel, id, &mut |id| {
             let expr = &self.kernel.exprs[id];
             only &= expr.ty == Type::I64
                 && match &expr.kind {
-                    ExprKind::Literal(Literal::Int(value)) => value.unsigned_abs() < 1 << 31,
+                    ExprKind::Literal(Literal::Int(value)) => {
+                        bits += 128 - value.unsigned_abs().leading_zeros();
+                        bits <= 31
+                    }
                     ExprKind::Dim(_) | ExprKind::Variable(_) => true,
                     ExprKind::Binary(op, ..) => matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
                     _ => false,

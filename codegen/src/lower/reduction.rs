@@ -7,9 +7,10 @@ use gpukc_dsl::types::{BinaryOp, Reducer, Type};
 use super::ahead::{self, Ahead};
 use super::context::Lowering;
 use super::expr::{binary, extreme, zero};
+use super::through::length;
 use crate::error::Error;
 use crate::formula::Formula;
-use crate::plan::{CudaType, Expr, Node, Unroll, call, int, long, name};
+use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 use crate::size;
 
 /// A sharing reduction of at most so many terms has one run.
@@ -328,8 +329,8 @@ impl Lowering<'_> {
                     self.local("terms", Type::I64, span.terms())
                 }
                 (None, None) => {
-                    let extent = self.index(range.hi)? - self.index(range.lo)?;
-                    if reduction.reduce.variables.len() > 1 { call("maximum", vec![extent.cast(Type::I64), long(0)]) } else { extent }
+                    let (begin, end) = (self.index(range.lo)?, self.index(range.hi)?);
+                    if reduction.reduce.variables.len() > 1 { length(&begin, &end) } else { end - begin }
                 }
             };
             terms = terms.zip(formula).map(|(a, b)| a.times(b));

@@ -164,7 +164,7 @@ fn lower_scan(lowering: &mut Lowering, statement: &Statement, shape: &Shape) -> 
         return Ok(());
     }
     let ticket = published.as_ref().map(|published| ticket(lowering, &published.pointer));
-    let span = if published.is_none() { Span::of_shape(shape, lowering.facts) } else { Span::BLOCK };
+    let span = if published.is_none() { Span::of_shape(shape, lowering.facts, &rows) } else { Span::BLOCK };
     let threads = threads(lowering, span);
     let block = block(lowering, shape, published.as_ref(), &rows, ticket, &threads);
     bind_results(lowering, &shape.batch, &block.row)?;

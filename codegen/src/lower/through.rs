@@ -27,7 +27,7 @@ pub struct Span {
 impl Span {
     /// The number of terms; none where one of them would be outside.
     pub fn terms(&self) -> Expr {
-        let terms = call("maximum", vec![(self.end.clone() - self.begin.clone()).cast(Type::I64), long(0)]);
+        let terms = length(&self.begin, &self.end);
         match self.inside.clone() {
             Some(inside) => inside.choose(terms, long(0)),
             None => terms,
@@ -36,6 +36,14 @@ impl Span {
     /// Where the terms end; at the beginning, where one of them would be outside.
     pub fn last(&self) -> Expr {
         self.inside.clone().map_or(self.end.clone(), |inside| inside.choose(self.end.clone(), self.begin.clone()))
+    }
+}
+
+/// The number of values of a range; none of a reversed one, however far apart its bounds are.
+pub fn length(begin: &Expr, end: &Expr) -> Expr {
+    match begin.constant() {
+        Some(0) => call("maximum", vec![end.clone().cast(Type::I64), long(0)]),
+        _ => call("maximum", [end, begin].map(|bound| bound.clone().cast(Type::I64)).into()) - begin.clone(),
     }
 }
 

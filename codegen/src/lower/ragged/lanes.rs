@@ -142,7 +142,8 @@ impl<'a> Lanes<'a> {
         }
         let term = self.term(step, part);
         let term = if ahead { call("minimum", vec![term, self.count.clone() - int(1)]) } else { term };
-        let term = lowering.local("term", Type::I32, term);
+        // It may be the reduced variable's value, which is of the index type.
+        let term = lowering.local("term", lowering.index_type(), term);
         self.range.bind(lowering, self.pass, term)
     }
 

@@ -6,8 +6,8 @@ use gpukc_dsl::types::Type;
 use crate::error::Error;
 use crate::lower::context::Lowering;
 use crate::lower::reduction::Reduction;
-use crate::lower::through::InRange;
-use crate::plan::{Expr, call, long};
+use crate::lower::through::{InRange, length};
+use crate::plan::{Expr, long};
 
 use super::shape::reductions;
 
@@ -83,8 +83,8 @@ impl Pass {
         for range in self.variables() {
             let wish = lowering.kernel.variables[range.variable].name.clone();
             let begin = lowering.named_bound(&format!("{wish}_begin"), range.lo)?;
-            let extent = (lowering.index(range.hi)? - begin.clone()).cast(Type::I64);
-            extents.push(lowering.local(&format!("{wish}_extent"), Type::I64, call("maximum", vec![extent, long(0)])));
+            let end = lowering.index(range.hi)?;
+            extents.push(lowering.local(&format!("{wish}_extent"), Type::I64, length(&begin, &end)));
             begins.push(begin);
         }
         let terms = extents.iter().cloned().reduce(|a, b| a * b).unwrap_or(long(1));

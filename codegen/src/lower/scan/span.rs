@@ -5,6 +5,7 @@ use gpukc_dsl::types::Type;
 use super::{Shape, THREADS};
 use crate::error::Error;
 use crate::facts::Facts;
+use crate::formula::Formula;
 use crate::lower::context::Lowering;
 use crate::plan::{Expr, Unroll, int};
 
@@ -27,14 +28,14 @@ impl Span {
     /// A block of 4,096 terms, the last one of a scan perhaps of fewer.
     pub const BLOCK: Span = Span { scans: 1, warps: WARPS, rows: 4, quads: false };
 
-    /// For terms that one block takes: those of several scans, where a warp is enough for each.
-    pub fn of_shape(shape: &Shape, facts: &Facts) -> Span {
+    /// For terms that one block takes: those of several of so many scans, where a warp is enough for each.
+    pub fn of_shape(shape: &Shape, facts: &Facts, scans: &Formula) -> Span {
         let terms = &shape.terms;
         let Some(bound) = facts.bound(terms) else { return Span::BLOCK };
         let (warps, rows) = ((bound / 512).clamp(1, WARPS), (bound / 128).clamp(1, Span::BLOCK.rows));
         // The outputs of an exclusive scan come from neighbouring lanes too.
         let quads = shape.scan.inclusive && facts.aligned && facts.multiple(terms, 4) && facts.at_least(terms, 4);
-        let scans = if warps == 1 && !shape.batch.is_empty() { WARPS } else { 1 };
+        let scans = if warps == 1 && scans.constant() != Some(1) { WARPS } else { 1 };
         Span { scans, warps, rows, quads }
     }
 
