@@ -1,13 +1,14 @@
 //! Broadcasts: element-wise maps over rows, where something is the same along a row or from row to row. Neighbouring elements of a
 //! row move as packs; a block takes pieces of some rows, or of one row if there are few.
 
-use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged};
+use gpukc_dsl::program::{Bounds, ExprId, ExprKind, Ranged, Subscript};
 use gpukc_dsl::types::Type;
 
 use super::by_rows::{Rows, THREADS};
 use super::context::Lowering;
 use super::group::from_zero;
-use super::map::{Results, suffix_of};
+use super::map::{Results, is_identity, suffix_of};
+use super::place::Place;
 use super::read::{access, flat_coefficient};
 use super::wide::{Layout, MOST_ELEMENTS};
 use crate::error::Error;
@@ -82,7 +83,7 @@ fn by_rows(lowering: &Lowering, results: Results, rank: usize, minors: usize) ->
         // Along rows as short as that, what is the same for a row is read as often as what is not.
         layout.apart += of_rows(lowering, results, rows, &layout);
     }
-    let beside = minors == 0 && facts.at_least(&extent, LONG) && all_beside(lowering, results, inner);
+    let beside = minors == 0 && facts.at_least(&extent, LONG) && all_beside(lowering, results, inner.len(), false);
     if layout.runs.is_empty() && !beside || layout.runs.len() > MOST_RUNS || !facts.multiple(&extent, layout.count) {
         return None;
     }
@@ -103,23 +104,43 @@ fn of_rows(lowering: &Lowering, results: Results, rows: &[Ranged], layout: &Layo
 
 /// Whether all that neighbours read lies side by side, though not in packs: at the end of a row of another width, say. Each then reads
 /// its own element, and still stores with the others. Rules that move an index are better left out of what lies inside (see `tiled`).
-pub fn all_beside(lowering: &Lowering, results: Results, inner: &[Ranged]) -> bool {
-    let kernel = lowering.kernel;
-    let mentions = |id| inner.iter().any(|range| walk::mentions(kernel, id, range.variable));
-    let beside = |read: ExprId| {
-        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { return false };
-        let Some((last, rest)) = subscripts.split_last() else { return true };
-        let plain = subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
-        let along = size::linear(kernel, lowering.facts, last.index).zip(inner.last());
-        let by_one = along.is_some_and(|(index, range)| index.coefficient(range.variable) == Formula::Constant(1));
-        plain
-            && !matches!(lowering.places.of(*array), super::place::Place::Inline(_))
-            && !rest.iter().any(|s| mentions(s.index))
-            && by_one
-    };
-    let reads = results.values().flat_map(|value| walk::reads(kernel, value));
-    let along: Vec<ExprId> = reads.filter(|read| mentions(*read)).collect();
-    !along.is_empty() && along.into_iter().all(beside)
+/// `through_lets`: also in `let`s that are computed at the element itself.
+pub fn all_beside(lowering: &Lowering, results: Results, inner: usize, through_lets: bool) -> bool {
+    let mut pending: Vec<(ExprId, &[Ranged])> = results.values().map(|value| (value, results.variables())).collect();
+    let mut along = 0;
+    while let Some((value, own)) = pending.pop() {
+        let inner = &own[own.len() - inner..];
+        for read in walk::reads(lowering.kernel, value) {
+            let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { continue };
+            if !inner.iter().any(|range| walk::mentions(lowering.kernel, read, range.variable)) {
+                continue;
+            }
+            match lowering.places.of(*array) {
+                Place::Inline(number) => {
+                    let inlined = &lowering.kernel.statements[number];
+                    let at_element = is_identity(lowering.kernel, subscripts, own)
+                        && is_identity(lowering.kernel, &inlined.subscripts, &inlined.variables);
+                    if !through_lets || !at_element {
+                        return false;
+                    }
+                    pending.push((inlined.value, &inlined.variables));
+                }
+                _ if lies_beside(lowering, subscripts, inner) => along += 1,
+                _ => return false,
+            }
+        }
+    }
+    along > 0
+}
+
+/// Whether neighbours along `inner` read neighbours.
+fn lies_beside(lowering: &Lowering, subscripts: &[Subscript], inner: &[Ranged]) -> bool {
+    let mentions = |id| inner.iter().any(|range| walk::mentions(lowering.kernel, id, range.variable));
+    let Some((last, rest)) = subscripts.split_last() else { return true };
+    let plain = subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed | Bounds::Constant(_)));
+    let along = size::linear(lowering.kernel, lowering.facts, last.index).zip(inner.last());
+    let by_one = along.is_some_and(|(index, range)| index.coefficient(range.variable) == Formula::Constant(1));
+    plain && !rest.iter().any(|s| mentions(s.index)) && by_one
 }
 
 /// Lowers the results by rows.

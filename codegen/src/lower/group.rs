@@ -26,8 +26,8 @@ pub enum Schedule {
     /// Reductions along one dimension and what depends on them: a warp or a block per row, or, where a row is a column of a matrix,
     /// a block for a tile of them.
     Rows,
-    /// Reductions with few results, those that go over the same arrays together: a warp per block of 4,096 terms, levels in launches
-    /// of their own.
+    /// Reductions with few results or many terms of each, those that go over the same arrays together: a warp per block of 4,096 terms,
+    /// or four, levels in launches of their own.
     Split,
     /// Reductions along a strided dimension: threads side by side along the contiguous one.
     Columns,

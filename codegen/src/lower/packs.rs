@@ -83,6 +83,11 @@ impl Along {
         Some(Along { array: read.array, reads: vec![read.id], own: read.own.to_vec(), offset })
     }
 
+    /// Whether the first `rank` of its variables have no say in where it is.
+    pub fn is_shared_by_rows(&self, rank: usize) -> bool {
+        self.offset.steps.iter().all(|(number, _)| *number >= rank)
+    }
+
     /// Whether the reads of another are of the same element.
     pub fn is_same(&self, other: &Along) -> bool {
         self.array == other.array && self.offset == other.offset
@@ -120,12 +125,21 @@ impl Read<'_> {
         self.counted_from(lowering) == Some(Formula::Constant(0))
     }
 
+    /// The same of its variables from `rank` on, whatever the others are: all rows read the same.
+    pub fn is_shared_by_rows(&self, lowering: &Lowering, rank: usize) -> bool {
+        self.counted_along(lowering, &self.own[rank..]) == Some(Formula::Constant(0))
+    }
+
     /// The element from which on the points of its variables, counted through, read one after another, if they do.
     pub fn counted_from(&self, lowering: &Lowering) -> Option<Formula> {
+        self.counted_along(lowering, self.own)
+    }
+
+    fn counted_along(&self, lowering: &Lowering, variables: &[Ranged]) -> Option<Formula> {
         let (kernel, facts) = (lowering.kernel, lowering.facts);
         let access = access(kernel, facts, self.array, self.subscripts)?;
-        let along = flat_coefficient(kernel, facts, &access, self.own) == Some(Formula::Constant(1));
-        (along && access.terms.len() == self.own.len()).then_some(access.constant)
+        let along = flat_coefficient(kernel, facts, &access, variables) == Some(Formula::Constant(1));
+        (along && access.terms.len() == variables.len()).then_some(access.constant)
     }
 }
 

@@ -82,11 +82,14 @@ impl Lowering<'_> {
     /// A `let` that is computed where it is read: its value with the subscripts for its variables.
     fn inline(&mut self, array: ArrayId, statement: usize, subscripts: &[Subscript]) -> Result<Expr, Error> {
         let statement = &self.kernel.statements[statement];
-        if let Some(flat) = self.flat.clone() {
-            if super::map::is_identity(self.kernel, subscripts, &flat.variables) {
-                let runs_along = super::group::is_flat(self.kernel, self.facts, statement.value, &statement.variables);
-                return if runs_along { self.inline_along(array, statement, flat) } else { self.inline_at(array, statement, flat) };
-            }
+        if let Some(flat) = self.flat.clone().filter(|flat| super::map::is_identity(self.kernel, subscripts, &flat.variables)) {
+            let runs_along = super::group::is_flat(self.kernel, self.facts, statement.value, &statement.variables);
+            let told_apart = flat.variables.iter().all(|v| self.variables.contains_key(&v.variable));
+            return match runs_along {
+                true => self.inline_along(array, statement, flat),
+                false if told_apart && self.element.as_ref() == Some(&flat.variables) => self.inline_at_element(array, statement),
+                false => self.inline_at(array, statement, flat),
+            };
         }
         if let Some(all) = &self.element {
             if super::map::is_identity(self.kernel, subscripts, all) && self.runs_together(statement, all) {
@@ -138,13 +141,18 @@ impl Lowering<'_> {
         let (computed, flat) = (std::mem::take(&mut self.computed), self.flat.take());
         let value = self.value(statement.value);
         (self.computed, self.flat) = (computed, flat);
+        self.restore(saved);
+        Ok(self.keep(array, key, value?))
+    }
+
+    /// Binds variables to what they were bound to.
+    fn restore(&mut self, saved: Vec<(VariableId, Option<Expr>)>) {
         for (variable, before) in saved {
             match before {
                 Some(index) => self.variables.insert(variable, index),
                 None => self.variables.remove(&variable),
             };
         }
-        Ok(self.keep(array, key, value?))
     }
 
     /// The same at the current element: what is known of expressions holds for it.
@@ -204,12 +212,7 @@ impl Lowering<'_> {
         self.decode(&statement.variables, flat.position.clone())?;
         let value = self.value(statement.value);
         (self.computed, self.flat) = (computed, Some(flat));
-        for (variable, before) in saved {
-            match before {
-                Some(index) => self.variables.insert(variable, index),
-                None => self.variables.remove(&variable),
-            };
-        }
+        self.restore(saved);
         Ok(self.keep(array, key, value?))
     }
 

@@ -7,8 +7,8 @@
 //! - *strided*: the same where elements or extents do not allow packs: neighbouring lanes have neighbouring accumulators;
 //! - *registers*: up to 32,768 elements, a block a row, 128 threads for each 4,096 elements, an accumulator a thread, the row in
 //!   registers (at most 32 a thread): one read and one write;
-//! - *reload*: any length, a block a row; each pass reads the row again (from the cache, if it fits) and computes on-chip arrays
-//!   again instead of holding them;
+//! - *reload*: any length that `split` does not take, a block a row; each pass reads the row again (from the cache, if it fits) and
+//!   computes on-chip arrays again instead of holding them;
 //! - *columns*: up to 16,384 elements along a strided dimension, so that a row is a column of a matrix: a block or a cluster of
 //!   blocks takes a tile of neighbouring ones and holds it in registers (`rows/tile.rs`). Longer ones, and reductions on which
 //!   nothing depends, are for `columns`.
@@ -34,10 +34,11 @@ use crate::formula::Formula;
 use crate::plan::{Expr, Node, int, name};
 use crate::walk;
 use hold::{beside, hold_inputs, stores_packs};
-use layout::{ACCUMULATORS, BLOCK, Layout, Moved};
+use layout::{ACCUMULATORS, BLOCK, FEW_BLOCKS, Layout, Moved};
 use total::total;
 use visit::{Beyond, CHUNKS, Row, at_position, positions};
 
+pub use layout::LONGEST;
 pub use tile::Tile;
 
 /// Lowers a group of row statements.
@@ -78,10 +79,11 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
         lowering.push(Node::Call("cluster_barrier".into(), Vec::new()));
         blocks = blocks.times(layout.blocks());
     }
+    let few = lowering.facts.below(&blocks, FEW_BLOCKS + 1);
     lowering.end_launch(&suffix, layout.schedule(), layout.notes(), [blocks, 1.into(), 1.into()], layout.block());
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.blocks() as u32;
-        launch.resident = layout.resident(alone, registers::held(lowering.kernel, &statements, &row));
+        launch.resident = layout.resident(alone, few, registers::held(lowering.kernel, &statements, &row));
     }
     Ok(())
 }

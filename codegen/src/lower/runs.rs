@@ -68,8 +68,9 @@ struct Found {
 }
 
 /// The runs that results read at a thread's elements, and how many reads differ from element to element and are in none. `None` if the
-/// elements can't be computed together: a read may report its index, or a `let` is computed at other elements.
-pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<(Vec<Run>, usize)> {
+/// elements can't be computed together: a read may report its index, or a `let` is computed at other elements, or needs the variables one
+/// by one where they are not `counted`.
+pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results, counted: bool) -> Option<(Vec<Run>, usize)> {
     let all = Guard { lanes: vec![true; lanes.count as usize], together: Vec::new(), sure: true };
     let (mut found, mut apart): (Vec<Found>, usize) = (Vec::new(), 0);
     let mut pending: Vec<_> = results.values().rev().map(|value| (value, lanes.own, all.clone())).collect();
@@ -79,7 +80,7 @@ pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<(Vec<
             match lowering.places.of(*array) {
                 Place::Inline(number) => {
                     let inlined = &lowering.kernel.statements[number];
-                    if computes_beside(&lanes, id, inlined) {
+                    if computes_beside(&lanes, id, inlined, counted) {
                         pending.push((inlined.value, &inlined.variables, guard));
                     } else if lanes.tells_apart(id) {
                         return None;
@@ -109,12 +110,13 @@ pub fn runs(lowering: &Lowering, lanes: Lanes, results: Results) -> Option<(Vec<
     Some((runs, apart))
 }
 
-/// Whether a `let` is read at the element itself, and its elements lie beside each other like the reader's.
-fn computes_beside(lanes: &Lanes, read: ExprId, inlined: &Statement) -> bool {
+/// Whether a `let` is read at the element itself, and its elements lie beside each other like the reader's, or its variables are known
+/// at each.
+fn computes_beside(lanes: &Lanes, read: ExprId, inlined: &Statement, counted: bool) -> bool {
     let ExprKind::Read { subscripts, .. } = &lanes.kernel.exprs[read].kind else { return false };
     is_identity(lanes.kernel, &inlined.subscripts, &inlined.variables)
         && is_identity(lanes.kernel, subscripts, lanes.own)
-        && is_flat(lanes.kernel, lanes.facts, inlined.value, lanes.under(&inlined.variables).majors())
+        && (counted || is_flat(lanes.kernel, lanes.facts, inlined.value, lanes.under(&inlined.variables).majors()))
 }
 
 /// A read of an array in memory; nothing if its elements are read one by one, `None` if it may report.

@@ -1,8 +1,10 @@
-//! Split: reductions along contiguous memory with too few results to fill a GPU by a block each: full reductions, few long rows.
+//! Split: reductions along contiguous memory with too few results to fill a GPU by a block each, or too many terms for one: full
+//! reductions, few or long rows.
 //!
 //! A warp takes a block of 4,096 terms of the canonical order, four neighbouring accumulators a lane, so that a lane's loads are
 //! 16 bytes wide and several of them are in flight. Block results are reduced by a further launch of the same form, up to three
-//! levels; a level that has nothing to do is not launched.
+//! levels; a level that has nothing to do is not launched. Where all blocks together leave most of a device's threads idle, four warps
+//! take a block, an accumulator a thread.
 
 mod member;
 mod partials;
@@ -26,6 +28,8 @@ use crate::plan::{CudaType, Expr, Node, Unroll, call, int, name};
 
 /// Terms of a block of the canonical order.
 pub const BLOCK: i64 = 4096;
+/// So many blocks leave a multiprocessor less than eight warps, if a warp takes one.
+const FEW_BLOCKS: i64 = 1024;
 /// Accumulators of a block of terms; each takes every 128th of them.
 pub const ACCUMULATORS: i64 = 128;
 
@@ -151,9 +155,11 @@ fn lower_level(lowering: &mut Lowering, members: &[Member], level: &Level, resul
     };
     let pieces = if level.sources.is_none() { Pieces::of(lowering, members) } else { None };
     let along = if level.sources.is_none() && pieces.is_none() { terms::along(lowering, members) } else { Vec::new() };
-    let own = pieces.as_ref().map_or_else(|| neighbours(lowering, members, level, &along), |pieces| pieces.own);
+    let own = pieces.as_ref().map_or_else(|| neighbours(lowering, members, level, (results, &along)), |pieces| pieces.own);
     let parts = accumulators(lowering, members, own)?;
-    let block = Block { thread: thread.clone(), own, first, terms, base, parts };
+    let rank = members.first().map_or(0, |member| member.statement.variables.len());
+    let anywhere = base.is_some() && !(lowering.facts.aligned && lowering.facts.multiple(&level.terms, own));
+    let block = Block { thread: thread.clone(), own, first, terms, base, rank, anywhere, parts };
     match (&level.sources, &pieces) {
         (Some(sources), _) => partials::terms(lowering, members, &block, sources)?,
         (None, Some(pieces)) => pieces.terms(lowering, members, &block)?,
@@ -172,13 +178,16 @@ fn lower_level(lowering: &mut Lowering, members: &[Member], level: &Level, resul
     Ok(())
 }
 
-/// How many neighbouring accumulators a thread has: as many as make a load of 16 bytes, but 4 at most. Places of best terms cost more
-/// to compare across two warps than narrow loads gain: argmax of 8·10^6 f64 takes 20.8 µs by one, 24.1 µs by two (H200).
-fn neighbours(lowering: &Lowering, members: &[Member], level: &Level, along: &[Along]) -> i64 {
+/// How many neighbouring accumulators a thread has: as many as make a load of 16 bytes, but 4 at most; one where there are few blocks of
+/// terms from the program. Places of best terms cost more to compare across warps than that gains: argmax of 8·10^6 f64 takes 20.8 µs by
+/// one, 24.1 µs by two (H200).
+fn neighbours(lowering: &Lowering, members: &[Member], level: &Level, (results, along): (&Formula, &[Along])) -> i64 {
     let places = |member: &Member| matches!(member.reduction.accumulator, CudaType::Best(_));
+    let few = || lowering.facts.below(&results.clone().times(level.blocks.clone()), FEW_BLOCKS + 1);
     let widest = match &level.sources {
         Some(sources) => sources.iter().map(|source| source.widest()).max().unwrap_or(4),
         None if members.iter().all(places) => return 4,
+        None if few() && !members.iter().any(places) => return 1,
         None => along.iter().map(|along| lowering.kernel.arrays[along.array].element.size()).max().unwrap_or(4),
     };
     if widest >= 8 { 2 } else { 4 }

@@ -73,11 +73,17 @@ impl Layout {
         let split = results.variables().len().checked_sub(minors).filter(|split| *split > rank)?;
         let majors = &results.variables()[rank..split];
         let flat = results.values().all(|value| is_flat(lowering.kernel, lowering.facts, value, majors));
-        if flat { Layout::over(lowering, results, (rank, minors), fits) } else { None }
+        if flat { Layout::over(lowering, results, (rank, minors), false, fits) } else { None }
     }
 
-    /// The same, whether or not all values run along with the variables.
-    fn over(lowering: &Lowering, results: Results, (rank, minors): (usize, usize), fits: impl Fn(i64) -> bool) -> Option<Layout> {
+    /// The same, whether or not all values run along with the variables; where these are counted, in `let`s computed in place as well.
+    fn over(
+        lowering: &Lowering,
+        results: Results,
+        (rank, minors): (usize, usize),
+        counted: bool,
+        fits: impl Fn(i64) -> bool,
+    ) -> Option<Layout> {
         let (kernel, facts) = (lowering.kernel, lowering.facts);
         let variables = results.variables();
         let split = variables.len().checked_sub(minors).filter(|split| *split > rank)?;
@@ -88,8 +94,8 @@ impl Layout {
         let of = |lanes: i64| {
             let count = (1..=MOST_PARTS).map(|parts| parts * lanes).find(|count| count % each == 0 && *count <= MOST_ELEMENTS)?;
             let own = Lanes { kernel, facts, own: variables, rank, minors, count, each };
-            let (runs, apart) = runs(lowering, own, results)?;
-            Some(Layout { lanes, count, each, minors, runs, apart, counted: false })
+            let (runs, apart) = runs(lowering, own, results, counted)?;
+            Some(Layout { lanes, count, each, minors, runs, apart, counted })
         };
         let size = |array| kernel.arrays[array].element.size() as i64;
         let widest = results.arrays().map(size).max()?;
@@ -131,11 +137,10 @@ pub fn wide(lowering: &Lowering, results: Results, minors: usize) -> Option<Wide
 /// The map by wide accesses in which a thread counts the variables on, if it is one.
 pub fn counted(lowering: &Lowering, results: Results) -> Option<Wide> {
     let variables = results.variables();
-    let along = variables.len().checked_sub(1)?;
     let begins = begins(lowering, results).filter(|_| (2..=MOST_COUNTED).contains(&variables.len()))?;
-    let layout = Layout::over(lowering, results, (0, 0), |lanes| fits(lowering, &begins, lanes))?;
-    let beside = layout.lanes > 1 && super::broadcast::all_beside(lowering, results, &variables[along..]);
-    if beside { Wide::of(lowering, results, Layout { counted: true, ..layout }, begins) } else { None }
+    let layout = Layout::over(lowering, results, (0, 0), true, |lanes| fits(lowering, &begins, lanes))?;
+    let beside = layout.lanes > 1 && super::broadcast::all_beside(lowering, results, 1, true);
+    if beside { Wide::of(lowering, results, layout, begins) } else { None }
 }
 
 /// The element with which each result begins in its array, if all lie one after another as their variables count.

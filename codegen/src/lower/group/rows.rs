@@ -6,7 +6,7 @@ use super::sweep::is_sweep;
 use super::{Axis, Group, Schedule, axis, from_zero, is_flat, is_plain, is_small_window, only_reduction, product};
 use crate::facts::Facts;
 use crate::formula::Formula;
-use crate::lower::rows::Tile;
+use crate::lower::rows::{self, Tile};
 use crate::size;
 use crate::target::Target;
 use crate::walk;
@@ -61,13 +61,16 @@ pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usiz
         let tile = tile(kernel, facts, target, &shape, &mut statements)?;
         return Some(Group { statements, schedule: Schedule::Rows, numbering, tile: Some(tile) });
     }
-    // Few long rows would leave most of a GPU idle; what is nothing but reductions of them is split instead.
+    // Few long rows would leave most of a GPU idle, and of longer ones than a block takes by packs nothing is won by holding them, if
+    // all that is asked is reductions: they are split instead.
     let few = facts.below(&shape.row_count(), 256) && facts.at_least(&shape.extent, 1 << 15);
-    if few && is_sweep(kernel, facts, &statements) {
+    let long = facts.at_least(&shape.extent, (1 << 15) + 1);
+    if (few || long) && is_sweep(kernel, facts, &statements) {
         return None;
     }
-    // A single huge row per block would run on one multiprocessor.
-    if facts.below(&shape.row_count(), 16) && facts.at_least(&shape.extent, 1 << 17) {
+    // Each pass over a row that nothing holds is better made by all multiprocessors than by one, and so is one over few huge rows.
+    let few = facts.below(&shape.row_count(), 16) && facts.at_least(&shape.extent, 1 << 17);
+    if few || facts.at_least(&shape.extent, rows::LONGEST + 1) {
         return None;
     }
     Some(Group { statements, schedule: Schedule::Rows, numbering, tile: None })

@@ -42,6 +42,12 @@ pub enum Layout {
 /// Blocks of the largest cluster that every device with clusters runs.
 const MOST_BLOCKS: i64 = 8;
 
+/// Elements of the longest row that a cluster holds.
+pub const LONGEST: i64 = MOST_BLOCKS * 8 * BLOCK;
+
+/// Blocks of a launch that leave no more than two for most multiprocessors.
+pub const FEW_BLOCKS: i64 = 256;
+
 /// Registers of a multiprocessor; those that a thread held of its row where numbers of blocks were measured, and about as many for the
 /// rest of its work.
 const REGISTERS: i64 = 65536;
@@ -145,12 +151,13 @@ impl Layout {
     /// Blocks that should be resident at once, where `alone` says that nothing but the row is read. More leave too few registers for
     /// loads in flight, fewer leave multiprocessors idle at barriers. On an H200: layernorm 4096×4096, 10 blocks 38.9 µs, 8 blocks
     /// 36.4 µs; layernorm 128×131072, 2 blocks 55.3 µs, as many as fit 58.8 µs; softmax 128×131072, 3 blocks 50.8 µs, 2 blocks 54.1 µs.
-    /// Where a thread holds more registers than those did, as many blocks as have room for them.
-    pub fn resident(self, alone: bool, held: i64) -> Option<u32> {
+    /// Where there are `few` blocks anyway, two leave each its registers. Where a thread holds more registers than those did, as many
+    /// blocks as have room for them.
+    pub fn resident(self, alone: bool, few: bool, held: i64) -> Option<u32> {
         let measured = match self {
             Layout::Registers { groups: 1, .. } => Some(8),
             Layout::Registers { groups: 2, blocks: 1, .. } => Some(4),
-            Layout::Registers { groups: 4, .. } if alone => Some(3),
+            Layout::Registers { groups: 4, .. } if alone && !few => Some(3),
             Layout::Registers { groups: 4, .. } => Some(2),
             _ if self.is_long() => None,
             Layout::Lanes { .. } | Layout::Strided { .. } => Some(5),
