@@ -73,14 +73,15 @@ fn results_of_the_first_set_are_written() {
     bench(&place, Driver::Whole, &[], &[&arguments[..], &["--runs", "0"]].concat()).expect(2, &["--runs"]);
 }
 
-/// What `benches/peers` measures is laid out as usual, checks without a warning, and is compiled.
+/// What `benches` measures is laid out as usual, checks without a warning, and is compiled.
 #[test]
-fn kernels_of_the_peers_harness() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/peers/kernels");
+fn kernels_of_the_harnesses() {
+    let benches = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches");
     let place = Place::new();
     let mut count = 0;
-    let entries = fs::read_dir(folder.join("others")).unwrap().chain(fs::read_dir(&folder).unwrap());
-    for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+    let folders = ["peers/kernels", "peers/kernels/others", "sweep"];
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(benches.join(folder)).unwrap());
+    for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|kind| kind == "gk")) {
         let file = path.to_str().unwrap();
         let checked = place.run(&["check", file]).expect(0, &["no problems"]);
         assert!(!checked.err.contains("warning"), "{checked:#?}");

@@ -16,15 +16,12 @@ use self::layout::{Layout, packed, stores_packs};
 use self::terms::Rows;
 use super::context::Lowering;
 use super::group::{Group, product};
+use super::packs::Along;
 use super::reduction::Reduction;
-use super::split::{Level, Member, bind_results, finish_level, level_suffix, levels, members, written};
+use super::split::{BLOCK, Level, Member, bind_results, finish_level, level_suffix, levels, members, written};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
-
-/// Blocks that should be resident at once: the registers that this leaves hold all loads that are to be in flight (sums of the columns
-/// of 65536×128 on an H200: 11.7 to 10.0 µs, of 1048576×16: 20.6 to 17.1 µs).
-const RESIDENT: u32 = 2;
 
 /// Lowers a reduction along a strided dimension.
 pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
@@ -35,7 +32,8 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
             .ok_or_else(|| Error::Bug("a column reduction without an extent".into()))?;
         let results = lowering.points(&member.statement.variables)?;
         for level in levels(lowering, std::slice::from_ref(member), &terms, &results, Formula::clone) {
-            lower_level(lowering, &Columns::new(member, &level)?)?;
+            let work = Columns::new(lowering, member, &level)?;
+            lower_level(lowering, &work)?;
         }
     }
     Ok(())
@@ -45,7 +43,8 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 struct Columns<'a> {
     member: &'a Member,
     statement: &'a Statement,
-    reduction: &'a Reduction,
+    /// The member's, or the same in fewer bits where a block's terms fit.
+    reduction: Reduction,
     level: &'a Level,
     /// The columns, and the dimensions before them.
     columns: Ranged,
@@ -53,12 +52,22 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(member: &'a Member, level: &'a Level) -> Result<Self, Error> {
-        let (statement, reduction) = (&member.statement, &member.reduction);
+    fn new(lowering: &Lowering, member: &'a Member, level: &'a Level) -> Result<Self, Error> {
+        let statement = &member.statement;
+        let narrow = lowering.narrow_sum(&member.reduction, BLOCK).filter(|_| level.sources.is_none());
+        let reduction = narrow.unwrap_or_else(|| member.reduction.clone());
         let Some((columns, outer)) = statement.variables.split_last() else {
             return Err(Error::Bug("a column reduction without columns".into()));
         };
         Ok(Columns { member, statement, reduction, level, columns: *columns, outer: outer.to_vec() })
+    }
+
+    /// A total in the type of the member's accumulators.
+    fn widen(&self, total: Expr) -> Expr {
+        match self.reduction.result == self.member.reduction.result {
+            true => total,
+            false => total.cast(self.member.reduction.result),
+        }
     }
 }
 
@@ -85,7 +94,7 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
     let width = lowering.extent(&work.columns)?;
     let outer = lowering.points(&work.outer)?;
     let (lanes, reads) = match work.level.sources {
-        None => packed(lowering, work.statement, work.reduction, &work.columns),
+        None => packed(lowering, work.statement, &work.reduction, &work.columns),
         Some(_) => (1, Vec::new()),
     };
     let blocks = |tile: i64| width.clone().div_ceil(tile).times(outer.clone()).times(work.level.blocks.clone());
@@ -113,11 +122,17 @@ fn lower_level(lowering: &mut Lowering, work: &Columns) -> Result<(), Error> {
     let mut notes = notes(work.level, layout);
     notes.extend(lowering.block_order_note().filter(|_| work.level.sources.is_none()));
     lowering.end_launch(&suffix, "columns", notes, [grid, 1.into(), 1.into()], threads);
+    let resident = layout.resident(bytes, widest(lowering, &rows.reads));
     if let Some(launch) = lowering.plan.launches.last_mut() {
         launch.cluster = layout.slices as u32;
-        launch.resident = Some(RESIDENT);
+        launch.resident = Some(resident);
     }
     Ok(())
+}
+
+/// Bytes of the widest element that is loaded ahead.
+fn widest(lowering: &Lowering, reads: &[Along]) -> i64 {
+    reads.iter().map(|along| lowering.kernel.arrays[along.array].element.size() as i64).max().unwrap_or(0)
 }
 
 fn notes(level: &Level, layout: Layout) -> Vec<String> {
@@ -220,14 +235,14 @@ fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Bl
     let whole = work.level.targets.is_none() && stores_packs(lowering, work.statement, layout.lanes);
     let pack = whole.then(|| lowering.pack(work.statement.array, layout.lanes));
     lowering.each("lane", Type::I32, lanes, Unroll::Full, |lowering, lane| {
-        let value = work.reduction.settle(rows.own(work.reduction, &lane));
+        let value = work.reduction.settle(rows.own(&work.reduction, &lane));
         let value = lowering.local(work.reduction.reduce.reducer.name(), work.reduction.accumulator.clone(), value);
         let mine = if layout.lanes > 1 { column.clone() + lane.clone() } else { column.clone() };
         match &pack {
             None => finish(lowering, work, block, value, mine),
             Some(pack) => {
                 lowering.variables.insert(work.columns.variable, mine);
-                lowering.computed.insert(work.member.id, work.reduction.finish(value));
+                lowering.computed.insert(work.member.id, work.member.reduction.finish(work.widen(value)));
                 let value = lowering.value(work.statement.value)?;
                 lowering.push(Node::Assign(pack.clone().lane(lane), value));
                 Ok(())
@@ -246,7 +261,7 @@ fn store_own(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Bl
 /// Brings together what the threads that share a column have: the block's in shared memory, then the cluster's.
 fn meet(lowering: &mut Lowering, work: &Columns, layout: Layout, block: &Block, rows: &Rows) -> Result<(), Error> {
     let Layout { lanes, across, along, slices, .. } = layout;
-    let (reduction, ty) = (work.reduction, work.reduction.accumulator.clone());
+    let (reduction, ty) = (&work.reduction, work.reduction.accumulator.clone());
     let parts = lowering.shared("of_thread", ty.clone(), vec![along as u32, layout.tile() as u32]);
     lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
         let at = if lanes > 1 { name("threadIdx.x").cast(Type::I32) * int(lanes) + lane.clone() } else { name("threadIdx.x") };
@@ -300,5 +315,5 @@ fn finish(lowering: &mut Lowering, work: &Columns, block: &Block, total: Expr, c
     lowering.variables.insert(work.columns.variable, column.clone());
     let at = (block.outer.clone() * block.blocks.clone() + block.block.clone()) * block.width.clone() + column;
     let members = std::slice::from_ref(work.member);
-    finish_level(lowering, members, vec![total], work.level.targets.as_deref(), None, block.blocks.clone(), at)
+    finish_level(lowering, members, vec![work.widen(total)], work.level.targets.as_deref(), None, block.blocks.clone(), at)
 }

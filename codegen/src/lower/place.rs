@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gpukc_dsl::program::{ArrayId, Bounds, ExprKind, Kernel, Order, Role, StatementKind};
+use gpukc_dsl::program::{ArrayId, Bounds, ExprKind, Kernel, Order, Role, Statement, StatementKind, Subscript};
 
 use super::group::{Group, Schedule};
 use crate::facts::Facts;
-use crate::walk;
+use crate::formula::Formula;
+use crate::{size, walk};
 
 /// Where an array lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub fn place(kernel: &Kernel, _facts: &Facts, groups: &[Group]) -> Places {
                 Place::OnChip
             } else if group.schedule != Schedule::Rows
                 && once
-                && is_inlinable(kernel, number)
+                && is_inlinable(kernel, number, uses)
                 && is_worth_inlining(kernel, number, uses, &mut costs)
             {
                 Place::Inline(number)
@@ -81,6 +82,8 @@ struct Use {
     plain: bool,
     /// Under a sharing reduction, where it would be computed many times.
     shared: bool,
+    /// At variables alone, and in no reduction.
+    own: bool,
 }
 
 /// How many statements define each array.
@@ -95,31 +98,64 @@ fn uses(kernel: &Kernel) -> BTreeMap<ArrayId, Vec<Use>> {
     let mut uses: BTreeMap<ArrayId, Vec<Use>> = BTreeMap::new();
     for (number, statement) in kernel.statements.iter().enumerate() {
         let roots = statement.subscripts.iter().map(|s| s.index).chain([statement.value]);
-        let mut stack: Vec<_> = roots.map(|id| (id, false)).collect();
-        while let Some((id, shared)) = stack.pop() {
+        let mut stack: Vec<_> = roots.map(|id| (id, false, false)).collect();
+        while let Some((id, shared, reduced)) = stack.pop() {
             let mut below = shared;
             match &kernel.exprs[id].kind {
                 ExprKind::Read { array, subscripts } => {
                     let plain = subscripts.iter().all(|s| matches!(s.bounds, Bounds::Proved | Bounds::Assumed));
-                    uses.entry(*array).or_default().push(Use { statement: number, plain, shared });
+                    uses.entry(*array).or_default().push(Use {
+                        statement: number,
+                        plain,
+                        shared,
+                        own: !reduced && are_variables(kernel, subscripts),
+                    });
                 }
                 ExprKind::Reduce(reduce) => below |= matches!(reduce.order, Order::Sharing(_) | Order::Scan(_)),
                 _ => {}
             }
-            stack.extend(walk::operands(kernel, id).into_iter().map(|(operand, _)| (operand, below)));
+            let reduced = reduced || matches!(kernel.exprs[id].kind, ExprKind::Reduce(_));
+            stack.extend(walk::operands(kernel, id).into_iter().map(|(operand, _)| (operand, below, reduced)));
         }
     }
     uses
 }
 
 /// Whether computing the `let` of statement `number`, the only one of its array, where it is read means the same.
-fn is_inlinable(kernel: &Kernel, number: usize) -> bool {
+fn is_inlinable(kernel: &Kernel, number: usize, uses: &[Use]) -> bool {
     let statement = &kernel.statements[number];
+    // What follows rules reads several elements: it is computed for one reader, at its own element.
+    let once = || uses.iter().all(|u| u.own && u.statement == uses[0].statement);
     statement.kind == StatementKind::Define
         && statement.subscripts.len() == statement.variables.len()
-        && statement.subscripts.iter().all(|s| matches!(kernel.exprs[s.index].kind, ExprKind::Variable(_)))
+        && are_variables(kernel, &statement.subscripts)
         && !walk::has_reduction(kernel, statement.value)
-        && !walk::can_fail(kernel, statement.value)
+        && (!walk::can_fail(kernel, statement.value) || once() && finds_elements(kernel, statement))
+}
+
+fn are_variables(kernel: &Kernel, subscripts: &[Subscript]) -> bool {
+    subscripts.iter().all(|s| matches!(kernel.exprs[s.index].kind, ExprKind::Variable(_)))
+}
+
+/// Whether every rule of a statement's reads finds an element: where there is something to compute, the axis is not empty.
+fn finds_elements(kernel: &Kernel, statement: &Statement) -> bool {
+    let formula = |id| size::formula(kernel, &Facts::default(), id);
+    let ends: Vec<Formula> = statement
+        .variables
+        .iter()
+        .filter(|range| formula(range.lo) == Some(Formula::Constant(0)))
+        .filter_map(|range| formula(range.hi))
+        .collect();
+    walk::reads(kernel, statement.value).into_iter().all(|read| {
+        let ExprKind::Read { array, subscripts } = &kernel.exprs[read].kind else { return true };
+        subscripts.iter().zip(&kernel.arrays[*array].shape).all(|(subscript, extent)| match subscript.bounds {
+            Bounds::Proved | Bounds::Assumed | Bounds::Constant(_) => true,
+            Bounds::Clamp | Bounds::Wrap | Bounds::Mirror | Bounds::Symmetric => {
+                formula(*extent).is_some_and(|end| ends.contains(&end))
+            }
+            _ => false,
+        })
+    })
 }
 
 /// The `let`s that are computed where they are read, unless rows hold them on chip: their statements.
@@ -130,7 +166,7 @@ pub fn inlined(kernel: &Kernel) -> BTreeMap<ArrayId, usize> {
         let array = statement.array;
         let uses = uses.get(&array).map_or(&[][..], Vec::as_slice);
         let once = kernel.arrays[array].role == Role::Let && defined.get(&array) == Some(&1);
-        if once && is_inlinable(kernel, number) && is_worth_inlining(kernel, number, uses, &mut costs) {
+        if once && is_inlinable(kernel, number, uses) && is_worth_inlining(kernel, number, uses, &mut costs) {
             found.insert(array, number);
         }
     }

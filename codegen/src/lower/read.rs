@@ -137,6 +137,13 @@ impl Lowering<'_> {
             };
             saved.push((variable, self.variables.insert(variable, index)));
         }
+        for (target, subscript) in statement.subscripts.iter().zip(subscripts) {
+            if let (ExprKind::Variable(own), ExprKind::Variable(outer)) =
+                (&self.kernel.exprs[target.index].kind, &self.kernel.exprs[subscript.index].kind)
+            {
+                self.stand_alike(*outer, *own);
+            }
+        }
         // What is known of expressions here holds at the current position only.
         let (computed, flat) = (std::mem::take(&mut self.computed), self.flat.take());
         let value = self.value(statement.value);
@@ -166,6 +173,13 @@ impl Lowering<'_> {
         Ok(self.keep(array, key, value))
     }
 
+    /// Lets a `let`'s variable have the place in a tile that the reader's has.
+    fn stand_alike(&mut self, outer: VariableId, own: VariableId) {
+        if let Some(place) = self.tile_position.get(&outer).cloned() {
+            self.tile_position.insert(own, place);
+        }
+    }
+
     /// Computes something under other variables, which stand for the current element's, one for one.
     pub fn at_element_of<R>(&mut self, own: &[Ranged], compute: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
         let (element, flat) = (self.element.replace(own.to_vec()), self.flat.clone());
@@ -173,6 +187,7 @@ impl Lowering<'_> {
             if let Some(index) = self.variables.get(&outer.variable).cloned() {
                 self.variables.insert(own.variable, index);
             }
+            self.stand_alike(outer.variable, own.variable);
         }
         if let (Some(flat), Some(all)) = (&mut self.flat, &element) {
             flat.variables = counterparts(&flat.variables, all, own);
@@ -482,19 +497,19 @@ pub fn is_whole(kernel: &Kernel, facts: &Facts, subscript: &Subscript, extent: E
 }
 
 /// The step from one position of `variables` (slowest first) to the next in an access; `None` if they don't run together, or
-/// not from 0: position 0 is where all of them are 0.
+/// not from 0: position 0 is where all of them are 0. Where there is a position, no extent is negative: nothing is clamped.
 pub fn flat_coefficient(kernel: &Kernel, facts: &Facts, access: &size::Linear, variables: &[Ranged]) -> Option<Formula> {
     let (last, slower) = variables.split_last()?;
     if !super::group::from_zero(kernel, facts, variables) {
         return None;
     }
     let step = access.coefficient(last.variable);
-    let mut extent = size::extent(kernel, facts, last)?;
+    let mut extent = size::formula(kernel, facts, last.hi)?;
     for range in slower.iter().rev() {
         if !access.coefficient(range.variable).same_product(&extent.clone().times(step.clone())) {
             return None;
         }
-        extent = size::extent(kernel, facts, range)?.times(extent);
+        extent = size::formula(kernel, facts, range.hi)?.times(extent);
     }
     Some(step)
 }

@@ -41,6 +41,9 @@ use visit::{Beyond, CHUNKS, Row, at_position, positions};
 pub use layout::LONGEST;
 pub use tile::Tile;
 
+/// Short rows have layouts of their own, up to these extents.
+const SHORT: [i64; 2] = [4, 8];
+
 /// Lowers a group of row statements.
 pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let statements: Vec<Statement> = group.statements.iter().map(|s| lowering.kernel.statements[*s].clone()).collect();
@@ -92,6 +95,9 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
 /// what it exceeds.
 fn bounds(lowering: &Lowering, extent: &Formula) -> Option<(i64, i64)> {
     let most = lowering.facts.bound(extent)?;
+    if let Some(short) = SHORT.into_iter().find(|short| lowering.facts.below(extent, short + 1)) {
+        return Some((short, 0));
+    }
     let quarters = most / 4 * 3;
     let finer = 512 < quarters && most <= BLOCK;
     Some(match finer {
@@ -220,9 +226,9 @@ fn part_of_lanes(lowering: &mut Lowering, layout: Layout, lanes: i64, rows: &For
     let live = lowering.local("live", Type::Bool, place.clone().less(count));
     // Threads without a row compute the first one's values: what they read is there.
     let index = lowering.local("row", ty, live.clone().choose(place, int(0)));
-    let lane = lowering.local("lane", Type::I32, thread() % int(lanes));
+    let lane = if lanes > 1 { lowering.local("lane", Type::I32, thread() % int(lanes)) } else { int(0) };
     let extent = if full { length } else { lowering.local("extent", ty, live.clone().choose(length, int(0))) };
-    let writes = live.clone().and(lane.clone().binary("==", int(0)));
+    let writes = if lanes > 1 { live.clone().and(lane.clone().binary("==", int(0))) } else { live.clone() };
     let start = if let Layout::Lanes { .. } = layout { lane * int(4) } else { lane };
     Part { index, extent, live: Some(live), writes: Some(writes), start }
 }

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{Expr, int, name};
 use halo::{Halo, halos};
+use registers::Window;
 
 /// Lanes along the fastest dimension, and threads across the next.
 const LANES: i64 = 32;
@@ -47,7 +48,7 @@ pub struct Stencil {
 #[derive(Clone, Copy)]
 enum Held {
     Shared,
-    Registers(registers::Window),
+    Registers(Window),
 }
 
 /// The tiling of a statement, if it is a stencil.
@@ -143,20 +144,24 @@ fn finish(lowering: &mut Lowering, statement: &Statement, stencil: &Stencil) -> 
             format!("Stencil: a block stages a tile of {shape} elements of {names} and its halo in shared memory."),
             "Boundary rules apply as the tile is filled; tiles that lie inside know no rules and no tests.".into(),
         ],
-        Held::Registers(window) => vec![
-            format!(
-                "Stencil: a block computes a tile of {shape} elements, a thread {} neighbours at {} steps from a window of",
-                window.lanes, window.steps
-            ),
-            format!("{names} in registers. Only tiles at the rim follow boundary rules."),
-        ],
+        Held::Registers(Window { lanes, steps, .. }) => {
+            let own = if lanes == 1 { "an element" } else { &format!("{lanes} neighbours") };
+            vec![
+                format!("Stencil: a block computes a tile of {shape} elements, a thread {own} at {steps} steps from a window of"),
+                format!("{names} in registers. Only tiles at the rim follow boundary rules."),
+            ]
+        }
     };
     let (batch, spanned) = statement.variables.split_at(statement.variables.len() - stencil.tile.len());
     let mut work = lowering.points(batch)?;
     for (range, tile) in spanned.iter().zip(&stencil.tile) {
         work = work.times(lowering.extent(range)?.div_ceil(*tile));
     }
-    let block = if stencil.tile.len() == 1 { [LINE as u32, 1, 1] } else { [LANES as u32, ACROSS as u32, 1] };
+    let block = match (stencil.tile.len(), stencil.held) {
+        (1, _) => [LINE as u32, 1, 1],
+        (_, Held::Registers(Window { threads: [along, across], .. })) => [along as u32, across as u32, 1],
+        (_, Held::Shared) => [LANES as u32, ACROSS as u32, 1],
+    };
     let suffix = suffix(lowering, statement);
     lowering.end_launch(&suffix, "stencil", notes, [work, 1.into(), 1.into()], block);
     Ok(())

@@ -19,7 +19,7 @@ use crate::facts::Facts;
 
 fn form(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<(Permutation, Form)> {
     let mut permutation = Permutation::of(kernel, facts, statement)?;
-    let form = permutation.settle(facts)?;
+    let form = permutation.settle(facts, kernel.arrays[statement.array].element.size())?;
     Some((permutation, form))
 }
 

@@ -3,8 +3,12 @@ template <class T> __device__ __forceinline__ T clamp_index(T index, T extent) {
     return index < 0 ? 0 : index < extent ? index : extent - 1;
 }
 
-// The index modulo an extent; 0 where there is nothing, which is out of range.
+// The index modulo an extent; 0 where there is nothing, which is out of range. A division takes longer than a load: it is for indices
+// that are further outside than an extent.
 template <class T> __device__ __forceinline__ T wrap_index(T index, T extent) {
+    if (0 <= index && index < extent) return index;
+    T beside = index < 0 ? index + extent : index - extent;
+    if (0 <= beside && beside < extent) return beside;
     if (extent == 0) return 0;
     T rest = index % extent;
     return rest < 0 ? rest + extent : rest;
@@ -13,7 +17,10 @@ template <class T> __device__ __forceinline__ T wrap_index(T index, T extent) {
 // The index reflected at both ends of an extent, the edge not repeated: 2 1 | 0 1 2 3 | 2 1.
 template <class T> __device__ __forceinline__ T mirror_index(T index, T extent) {
     T last = extent - 1;
-    if (last == 0) return 0;
+    if (last <= 0) return 0;
+    if (0 <= index && index <= last) return index;
+    T beside = index < -last ? -1 : index < 0 ? -index : last - (index - last);
+    if (0 <= beside) return beside;
     T turn = index / last, rest = index % last;
     if (rest < 0) {
         turn -= 1;
@@ -24,6 +31,9 @@ template <class T> __device__ __forceinline__ T mirror_index(T index, T extent) 
 
 // The index reflected at both ends of an extent, the edge repeated: 1 0 | 0 1 2 3 | 3 2.
 template <class T> __device__ __forceinline__ T symmetric_index(T index, T extent) {
+    if (0 <= index && index < extent) return index;
+    T beside = index < 0 ? -1 - index : extent - 1 - (index - extent);
+    if (0 <= beside && beside < extent) return beside;
     if (extent == 0) return 0;
     T turn = index / extent, rest = index % extent;
     if (rest < 0) {

@@ -34,6 +34,15 @@ const MOST_SINGLE: usize = 2;
 /// Accumulators of a thread that are few.
 const FEW_HELD: i64 = 8;
 
+/// Blocks that should be resident at once: the registers that this leaves hold all loads that are to be in flight (sums of the columns
+/// of 65536×128 f32 on an H200: 11.7 to 10.0 µs, of 1048576×16: 20.6 to 17.1 µs); and how many where loads of narrow elements take no more
+/// than half of those.
+const RESIDENT: u32 = 2;
+const RESIDENT_NARROW: u32 = 4;
+/// Registers of a thread's accumulators and loads in flight of which four blocks are faster (minima of the columns of 8192×8192 u8: 25.6 to
+/// 24.5 µs; sums of f16, which take 48: 39.3 to 39.7 µs).
+const NARROW_REGISTERS: i64 = 32;
+
 /// Heights of short columns, each of which one thread takes as a whole: the heights that a text serves end at one of them.
 const SHORT_COLUMNS: [i64; 3] = [4, 8, 16];
 
@@ -72,6 +81,14 @@ impl Layout {
         (IN_FLIGHT[usize::from(few)] / self.own).max(1)
     }
 
+    /// Blocks that should be resident at once, of accumulators and elements of so many bytes.
+    pub fn resident(self, accumulator: i64, element: i64) -> u32 {
+        let accumulators = self.own * self.lanes * accumulator.max(4) / 4;
+        let loads = self.depth() * self.own * (self.lanes * element).max(4) / 4;
+        let narrow = self.lanes > 1 && element > 0 && accumulators + loads <= NARROW_REGISTERS;
+        if narrow { RESIDENT_NARROW } else { RESIDENT }
+    }
+
     /// The layout for a level whose accumulators have so many bytes: `blocks(columns)` gives the blocks that tiles of so many columns
     /// make.
     pub fn choose(
@@ -89,7 +106,7 @@ impl Layout {
             let lanes = [lanes, lanes / 2].into_iter().find(|lanes| *lanes > 1 && fits(lanes)).unwrap_or(1);
             return Layout { lanes, across: THREADS, along: 1, own, slices: 1 };
         }
-        let reach = if facts.below(&level.terms, 33) { 32 } else { ACCUMULATORS };
+        let reach = [32, 64].into_iter().find(|reach| facts.below(&level.terms, reach + 1)).unwrap_or(ACCUMULATORS);
         // A warp reads a few whole lines of memory, of narrow matrices several rows.
         let narrowest = [4, 8, 16].into_iter().find(|across| facts.below(width, across * lanes + 1)).unwrap_or(32);
         let long = !facts.below(&level.terms, SHORT);

@@ -27,7 +27,7 @@ enum Ends {
 /// A thread's part of a block of rows.
 pub struct Rows {
     layout: Layout,
-    reads: Vec<Along>,
+    pub reads: Vec<Along>,
     /// The accumulators, by neighbour and column.
     parts: Expr,
     /// The thread's first row, and the end of the block's.
@@ -56,7 +56,7 @@ impl Rows {
         block: &Block,
         column: Expr,
     ) -> Result<Rows, Error> {
-        let (reduction, level, ty) = (work.reduction, work.level, lowering.index_type());
+        let (reduction, level, ty) = (&work.reduction, work.level, lowering.index_type());
         let terms = lowering.size(&level.terms, "terms");
         let mut extents = Vec::new();
         for range in &reduction.reduce.variables {
@@ -173,7 +173,7 @@ impl Rows {
                 }
                 let column = if self.layout.lanes > 1 { self.column.clone() + lane.clone() } else { self.column.clone() };
                 lowering.variables.insert(work.columns.variable, column);
-                lowering.accumulate(work.reduction, self.part(part, lane))
+                lowering.accumulate(&work.reduction, self.part(part, lane))
             })
         })?;
         lowering.computed.clear();
@@ -185,7 +185,7 @@ impl Rows {
     /// Lets the reduced variables stand at a term.
     fn stand(&self, lowering: &mut Lowering, work: &Columns, term: Expr) -> Result<(), Error> {
         if !self.flat {
-            return lowering.bind_term(work.reduction, term, &self.extents);
+            return lowering.bind_term(&work.reduction, term, &self.extents);
         }
         run_along(lowering, &work.reduction.reduce.variables, term);
         Ok(())

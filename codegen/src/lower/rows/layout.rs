@@ -91,6 +91,9 @@ impl Layout {
         let packed = moved.packed;
         let lanes_up_to = if packed && (moved.widest <= 2 || moved.reduced) { 1024 } else { 512 };
         match bound {
+            // A lane has such a row by itself: of longer ones it would have few elements, and few loads in flight.
+            Some(bound) if bound <= 4 && packed => Layout::Lanes { lanes: 1, packs: 1, steps: 1, warps: 1 },
+            Some(bound) if bound <= 4 => Layout::Strided { lanes: 1, parts: bound, steps: 1 },
             Some(bound) if bound <= lanes_up_to && !packed => {
                 let lanes = (bound / 4).clamp(4, 32);
                 let within = bound.min(ACCUMULATORS);
@@ -185,6 +188,9 @@ impl Layout {
                     .into(),
                 "in registers: each element is read once and written once. Warps meet through a few words of shared memory.".into(),
             ],
+            Layout::Lanes { lanes: 1, .. } | Layout::Strided { lanes: 1, .. } => {
+                vec!["Rows: a thread takes a short row and holds it in registers: each element is read once and written once.".into()]
+            }
             Layout::Lanes { lanes, .. } => vec![
                 format!(
                     "Rows: {lanes} lanes of a warp take a row, packs of four neighbouring accumulators each, and hold it in registers:"

@@ -54,7 +54,7 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
                 .map(|pack| {
                     let low = reduction.combine(part(4 * pack), part(4 * pack + 1));
                     let high = reduction.combine(part(4 * pack + 2), part(4 * pack + 3));
-                    call("butterfly", vec![int(lanes), reduction.combine(low, high), reduction.functor()])
+                    across(reduction, lanes, reduction.combine(low, high))
                 })
                 .collect();
             let total = reduction.tree(values);
@@ -66,11 +66,10 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
                 lowering.accumulate(reduction, parts.clone().at(spot.own))
             })?;
             let part = |part| parts.clone().at(int(part));
-            let across = |part| call("butterfly", vec![int(lanes), part, reduction.functor()]);
             // Neighbours are in neighbouring lanes: across lanes, then in the lane, unless any order serves.
             let total = match exact {
-                true => across(reduction.tree((0..own).map(part).collect())),
-                false => reduction.tree((0..own).map(|at| across(part(at))).collect()),
+                true => across(reduction, lanes, reduction.tree((0..own).map(part).collect())),
+                false => reduction.tree((0..own).map(|at| across(reduction, lanes, part(at))).collect()),
             };
             Ok(if lanes * own < ACCUMULATORS { reduction.settle(total) } else { total })
         }
@@ -96,6 +95,11 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
         }
         Layout::Columns(_) => Err(Error::Bug("columns have a total for each lane".into())),
     }
+}
+
+/// Combines a value of each of the lanes that share a row.
+fn across(reduction: &Reduction, lanes: i64, value: Expr) -> Expr {
+    if lanes == 1 { value } else { call("butterfly", vec![int(lanes), value, reduction.functor()]) }
 }
 
 /// A thread's accumulators, of which no term has reached one.

@@ -5,16 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpukc_dsl::program::{ArrayId, Bounds, ExprId, ExprKind, Ranged, Statement, Subscript, VariableId};
 
 use super::super::context::Lowering;
+use super::super::map::is_identity;
 use super::super::place::Place;
+use super::super::read::Staged;
 use super::super::tiled::constant_ranges;
+use crate::plan::Expr;
 use crate::{size, walk};
 
 /// An array that is staged.
 #[derive(Clone)]
 pub struct Halo {
     pub array: ArrayId,
-    /// The reads that the tile serves.
-    pub reads: BTreeSet<ExprId>,
+    /// The reads that the tile serves, and the variables that they are at: the statement's, or those of a `let` that it computes in
+    /// place.
+    pub reads: BTreeMap<ExprId, Vec<VariableId>>,
     /// A subscript with the boundary rule of each axis; without a rule, nothing outside is read.
     pub rules: Vec<Subscript>,
     /// How far reads reach from the element, axis by axis, batch axes included.
@@ -24,6 +28,14 @@ pub struct Halo {
 }
 
 impl Halo {
+    /// Lets a tile over the last dims serve the reads.
+    pub fn serve(&self, lowering: &mut Lowering, tile: &Expr, dims: usize, low: &[i64]) {
+        for (read, own) in &self.reads {
+            let staged = Staged { tile: tile.clone(), axes: own[own.len() - dims..].to_vec(), low: low.to_vec() };
+            lowering.staged.insert(*read, staged);
+        }
+    }
+
     /// The extents of its tile, halo included.
     pub fn extents(&self, tile: &[i64]) -> Vec<i64> {
         let spanned = &self.reach[self.reach.len() - tile.len()..];
@@ -31,30 +43,46 @@ impl Halo {
     }
 }
 
-/// The arrays that are read around the element.
+/// The arrays that are read around the element, by the statement and by the `let`s that it computes there.
 pub fn halos(lowering: &Lowering, statement: &Statement) -> Vec<Halo> {
-    let ranges = constant_ranges(lowering, statement.value);
     let mut halos: Vec<Halo> = Vec::new();
-    for read in walk::reads(lowering.kernel, statement.value) {
-        let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { continue };
-        if !matches!(lowering.places.of(*array), Place::Memory | Place::Scratch(_)) || *array == statement.array {
-            continue;
-        }
-        let Some((reach, taps)) = reach(lowering, statement, *array, subscripts, &ranges) else { continue };
-        match halos.iter_mut().find(|halo| halo.array == *array) {
-            None => {
-                let taps = [(reach.clone(), taps)].into();
-                halos.push(Halo { array: *array, reads: [read].into(), rules: subscripts.clone(), reach, taps });
-            }
-            Some(halo) => {
-                if halo.join(lowering, subscripts, &reach) {
-                    halo.reads.insert(read);
-                    halo.taps.insert(reach, taps);
+    let mut pending = vec![(statement.value, statement.variables.clone())];
+    let mut entered = BTreeSet::new();
+    while let Some((value, own)) = pending.pop() {
+        let ranges = constant_ranges(lowering, value);
+        for read in walk::reads(lowering.kernel, value) {
+            let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { continue };
+            match lowering.places.of(*array) {
+                Place::Inline(number) if is_identity(lowering.kernel, subscripts, &own) => {
+                    let inlined = &lowering.kernel.statements[number];
+                    if is_identity(lowering.kernel, &inlined.subscripts, &inlined.variables) && entered.insert(number) {
+                        pending.push((inlined.value, inlined.variables.clone()));
+                    }
                 }
+                Place::Memory | Place::Scratch(_) if *array != statement.array => take_in(lowering, &mut halos, read, &own, &ranges),
+                _ => {}
             }
         }
     }
     halos
+}
+
+fn take_in(lowering: &Lowering, halos: &mut Vec<Halo>, read: ExprId, own: &[Ranged], ranges: &Ranges) {
+    let ExprKind::Read { array, subscripts } = &lowering.kernel.exprs[read].kind else { return };
+    let Some((reach, taps)) = reach(lowering, own, *array, subscripts, ranges) else { return };
+    let own = own.iter().map(|range| range.variable).collect();
+    match halos.iter_mut().find(|halo| halo.array == *array) {
+        None => {
+            let taps = [(reach.clone(), taps)].into();
+            halos.push(Halo { array: *array, reads: [(read, own)].into(), rules: subscripts.clone(), reach, taps });
+        }
+        Some(halo) => {
+            if halo.join(lowering, subscripts, &reach) {
+                halo.reads.insert(read, own);
+                halo.taps.insert(reach, taps);
+            }
+        }
+    }
 }
 
 impl Halo {
@@ -92,19 +120,19 @@ type Ranges = BTreeMap<VariableId, Option<(i64, i64)>>;
 /// How far a read reaches along each axis, and how many elements it reads; `None` if a tile can't serve it.
 fn reach(
     lowering: &Lowering,
-    statement: &Statement,
+    own: &[Ranged],
     array: ArrayId,
     subscripts: &[Subscript],
     ranges: &Ranges,
 ) -> Option<(Vec<(i64, i64)>, i64)> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
-    if subscripts.len() != statement.variables.len() {
+    if subscripts.len() != own.len() {
         return None;
     }
     let mut all = Vec::new();
     let mut taps: i64 = 1;
     let mut seen = BTreeSet::new();
-    for (axis, (subscript, own)) in subscripts.iter().zip(&statement.variables).enumerate() {
+    for (axis, (subscript, own)) in subscripts.iter().zip(own).enumerate() {
         let index = size::linear(kernel, facts, subscript.index)?;
         let offset = index.constant.constant()?;
         let (mut low, mut high) = (offset, offset);

@@ -6,7 +6,8 @@ use gpukc_dsl::program::{ArrayId, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
-use super::super::read::{Inside, Staged};
+use super::super::map::store_element;
+use super::super::read::Inside;
 use super::halo::Halo;
 use super::{ACROSS, FEW_TILES, Held, LANES, LINE, Origin, Stencil};
 use crate::error::Error;
@@ -17,17 +18,23 @@ use crate::size;
 const MOST_HELD: i64 = 64;
 /// Reads along the fastest dimension further than this are better served by shared memory.
 const FURTHEST: i64 = 4;
+/// Threads along rows that are short.
+const NARROW: [i64; 2] = [8, 16];
+/// Threads of a block at least.
+const FEWEST_THREADS: i64 = 64;
 
 /// Fewer points than this are too few tiles, most of them at the rim.
 const FEWEST_POINTS: i64 = 1 << 16;
 
-/// What a thread computes.
+/// What a thread computes, and how the threads of a block lie.
 #[derive(Clone, Copy)]
 pub struct Window {
     /// Neighbouring elements.
     pub lanes: i64,
     /// Steps along a slower dimension.
     pub steps: i64,
+    /// Threads along the fastest dimension, and across the next.
+    pub threads: [i64; 2],
 }
 
 /// The stencil with windows in registers, if reads are near and rows are whole accesses.
@@ -39,47 +46,71 @@ pub fn stencil(lowering: &Lowering, statement: &Statement, staged: &[Halo], all:
     let rank = statement.variables.len();
     let element = |array: ArrayId| kernel.arrays[array].element.size() as i64;
     let widest = staged.iter().map(|halo| element(halo.array)).chain([element(statement.array)]).max()?;
-    let lanes = 16 / widest;
-    // Rows of whole accesses, as long as those of the result: a thread's own elements are inside all together.
+    // Rows of whole accesses, as long as those of the result: a thread's own elements are inside all together. Accesses of an element
+    // serve rows of any width.
     let row = |array: ArrayId| size::formula(kernel, facts, *kernel.arrays[array].shape.last()?);
     let own_row = row(statement.array)?;
-    let whole = |array: ArrayId| row(array).is_some_and(|extent| extent == own_row && facts.multiple(&extent, lanes));
+    let lanes = [16, 8, 4, 2].into_iter().find(|lanes| lanes * widest <= 16 && facts.multiple(&own_row, *lanes)).unwrap_or(1);
+    let whole = |array: ArrayId| row(array).is_some_and(|extent| extent == own_row);
     let near = |halo: &Halo| {
         let (low, high) = halo.reach[rank - 1];
         -FURTHEST <= low && high <= FURTHEST && halo.reach[..rank - spanned].iter().all(|reach| *reach == (0, 0))
     };
     let serves = |halo: &Halo| whole(halo.array) && near(halo) && element(halo.array) <= widest;
-    if lanes < 2 || !whole(statement.array) || !staged.iter().all(serves) {
+    if (lanes == 1 && spanned == 1) || !staged.iter().all(serves) {
         return None;
     }
     // Arrays that are read at the element alone are read as wide.
     let arrays: Vec<Halo> = all.into_iter().filter(serves).collect();
     let points = super::super::group::product(kernel, facts, &statement.variables)?;
-    let usual: &[i64] = if spanned == 1 { &[1] } else { &[4, 2] };
+    // Where accesses are narrow, more steps: the loads that neighbouring steps share are a larger part.
+    let usual: &[i64] = match spanned {
+        1 => &[1],
+        2 if lanes * widest < 8 => &[8, 4, 2],
+        _ => &[4, 2],
+    };
     let asked = statement.attributes.unroll.map(|(steps, _)| vec![i64::from(steps)]).filter(|_| spanned > 1);
+    let usual_window = |steps: i64| Window { lanes, steps, threads: [LANES, ACROSS] };
     let held = |steps: i64| {
-        let window = Window { lanes, steps };
+        let window = usual_window(steps);
         arrays.iter().map(|halo| window.held(halo, spanned) * element(halo.array).max(2)).sum::<i64>() / 4
     };
     let enough = |steps: i64| {
-        let least = if steps == usual[usual.len() - 1] { FEWEST_POINTS } else { FEW_TILES * Window { lanes, steps }.points(spanned) };
+        let least = if steps == usual[usual.len() - 1] { FEWEST_POINTS } else { FEW_TILES * usual_window(steps).points(spanned) };
         facts.at_least(&points, least)
     };
     let steps = match &asked {
         Some(asked) => *asked.first()?,
         None => *usual.iter().find(|steps| held(**steps) <= MOST_HELD && enough(**steps))?,
     };
-    let window = Window { lanes, steps };
+    let window = Window { threads: threads(lowering, statement, (lanes, steps), spanned)?, ..usual_window(steps) };
     Some(Stencil { tile: window.tile(spanned), arrays, held: Held::Registers(window) })
+}
+
+/// Threads of a block along the fastest dimension, and across the next: of short rows fewer along, so that none idles, and no more
+/// across than there are rows.
+fn threads(lowering: &Lowering, statement: &Statement, (lanes, steps): (i64, i64), spanned: usize) -> Option<[i64; 2]> {
+    let facts = lowering.facts;
+    let [.., across, along] = statement.variables.as_slice() else { return Some([LANES, ACROSS]) };
+    let (rows, columns) = (lowering.extent(across).ok()?, lowering.extent(along).ok()?);
+    let short = NARROW.into_iter().find(|threads| facts.below(&columns, threads * lanes + 1));
+    let Some(along) = short else { return Some([LANES, ACROSS]) };
+    let of_thread = if spanned == 2 { steps } else { 1 };
+    let mut across = LANES * ACROSS / along;
+    while along * across > FEWEST_THREADS && facts.below(&rows, across * of_thread / 2 + 1) {
+        across /= 2;
+    }
+    Some([along, across])
 }
 
 impl Window {
     /// The tile of a block over so many dimensions.
     fn tile(self, spanned: usize) -> Vec<i64> {
+        let [along, across] = self.threads;
         match spanned {
             1 => vec![LINE * self.lanes],
-            2 => vec![ACROSS * self.steps, LANES * self.lanes],
-            _ => vec![self.steps, ACROSS, LANES * self.lanes],
+            2 => vec![across * self.steps, along * self.lanes],
+            _ => vec![self.steps, across, along * self.lanes],
         }
     }
 
@@ -204,10 +235,8 @@ impl Tile<'_> {
         let reach = Window::reach(halo, spanned);
         let extents = self.window.extents(halo, spanned);
         let held = lowering.registers(&format!("{stem}_window"), element, extents.iter().map(|n| *n as u32).collect());
-        let low = reach.iter().map(|(low, _)| *low).collect();
-        let axes = self.spanned.iter().map(|v| v.variable).collect();
-        let staged = Staged { tile: held.clone(), axes, low };
-        lowering.staged.extend(halo.reads.iter().map(|read| (*read, staged.clone())));
+        let low: Vec<i64> = reach.iter().map(|(low, _)| *low).collect();
+        halo.serve(lowering, &held, spanned, &low);
         let (low, high) = reach[spanned - 1];
         let lanes = self.window.lanes;
         let along = first[spanned - 1].clone();
@@ -262,6 +291,11 @@ impl Tile<'_> {
         low: i64,
     ) -> Result<(), Error> {
         let lanes = self.window.lanes;
+        if lanes == 1 {
+            let value = self.element(lowering, halo, slower, &(along.clone(), None))?;
+            lowering.push(Node::Assign(place.clone().at(int(-low)), value));
+            return Ok(());
+        }
         let each = [int(0), int(lanes), int(1)];
         if slower.iter().any(|(_, condition)| condition.is_some()) {
             return lowering.each("lane", Type::I32, each, Unroll::Full, |lowering, lane| {
@@ -319,6 +353,12 @@ impl Tile<'_> {
             }
             let start = first[self.spanned.len() - 1].clone();
             lowering.when_some(below.filter(|_| !inside), |lowering| {
+                if lanes == 1 {
+                    lowering.variables.insert(along.variable, start.clone());
+                    lowering.tile_position.insert(along.variable, int(0));
+                    let pointer = lowering.pointer(self.statement.array);
+                    return store_element(lowering, self.statement, pointer);
+                }
                 let pack = lowering.pack(self.statement.array, lanes);
                 lowering.each("lane", Type::I32, [int(0), int(lanes), int(1)], Unroll::Full, |lowering, lane| {
                     lowering.variables.insert(along.variable, start.clone() + lane.clone());

@@ -5,11 +5,10 @@ use gpukc_dsl::types::Type;
 
 use super::super::context::Lowering;
 use super::super::map::store_element;
-use super::super::read::Staged;
 use super::halo::Halo;
 use super::{ACROSS, LANES, LINE, Origin, Stencil};
 use crate::error::Error;
-use crate::plan::{Expr, Node, Unroll, int};
+use crate::plan::{Expr, Node, Unroll, call, int};
 
 /// A staging loop of at most so many steps is unrolled, so that all its loads are in flight at once.
 const MOST_IN_FLIGHT: i64 = 32;
@@ -25,14 +24,14 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, stencil: &Stencil, 
         let wish = format!("{}_tile", array.name.replace('.', "_"));
         tiles.push(lowering.shared(&wish, array.element, extents));
     }
-    let (then, ()) = lowering.block(|lowering| stage_all(lowering, batch, stencil, origin, &tiles, true))?;
-    let (otherwise, ()) = lowering.block(|lowering| stage_all(lowering, batch, stencil, origin, &tiles, false))?;
+    let dims = (batch, spanned);
+    let (then, ()) = lowering.block(|lowering| stage_all(lowering, dims, stencil, origin, &tiles, true))?;
+    let (otherwise, ()) = lowering.block(|lowering| stage_all(lowering, dims, stencil, origin, &tiles, false))?;
     lowering.push(Node::If { condition: inside.clone(), then, otherwise });
     lowering.push(Node::Barrier);
     for (halo, tile) in stencil.arrays.iter().zip(&tiles) {
-        let low = halo.reach[rank - stencil.tile.len()..].iter().map(|(low, _)| *low).collect();
-        let staged = Staged { tile: tile.clone(), axes: spanned.iter().map(|v| v.variable).collect(), low };
-        lowering.staged.extend(halo.reads.iter().map(|read| (*read, staged.clone())));
+        let low: Vec<i64> = halo.reach[rank - stencil.tile.len()..].iter().map(|(low, _)| *low).collect();
+        halo.serve(lowering, tile, spanned.len(), &low);
     }
     let pointer = lowering.pointer(statement.array);
     let (then, ()) = lowering.block(|lowering| elements(lowering, statement, stencil, origin, &pointer, true))?;
@@ -43,14 +42,14 @@ pub fn lower(lowering: &mut Lowering, statement: &Statement, stencil: &Stencil, 
 
 fn stage_all(
     lowering: &mut Lowering,
-    batch: &[Ranged],
+    (batch, spanned): (&[Ranged], &[Ranged]),
     stencil: &Stencil,
     origin: &Origin,
     tiles: &[Expr],
     inside: bool,
 ) -> Result<(), Error> {
     stencil.arrays.iter().zip(tiles).try_for_each(|(halo, tile)| {
-        let filling = Filling { batch, halo, extents: halo.extents(&stencil.tile), tile, inside };
+        let filling = Filling { batch, spanned, halo, extents: halo.extents(&stencil.tile), tile, inside };
         filling.stage(lowering, origin)
     })
 }
@@ -58,6 +57,7 @@ fn stage_all(
 /// A tile that is being filled.
 struct Filling<'a> {
     batch: &'a [Ranged],
+    spanned: &'a [Ranged],
     halo: &'a Halo,
     extents: Vec<i64>,
     tile: &'a Expr,
@@ -65,24 +65,41 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Threads along the fastest dimension take neighbouring elements; those across take the rows of all slower ones in turn.
+    /// Threads along the fastest dimension take neighbouring elements; those across take the rows of all slower ones in turn. At the
+    /// rim only what the array has, and what reads reach beyond it, is taken: of the last tile that may be little.
     fn stage(&self, lowering: &mut Lowering, origin: &Origin) -> Result<(), Error> {
         let Some((columns, slower)) = self.extents.split_last() else { return Ok(()) };
         let rows: i64 = slower.iter().product();
         let along = if slower.is_empty() { LINE } else { LANES };
         let steps = rounds(rows, ACROSS) * rounds(*columns, along);
-        let unroll = if self.inside && steps <= MOST_IN_FLIGHT { Unroll::Full } else { Unroll::By(1) };
+        let unroll = if steps <= MOST_IN_FLIGHT { Unroll::Full } else { Unroll::By(1) };
         let [across_thread, along_thread] = origin.thread.clone();
+        let there = self.there(lowering, origin, self.extents.len() - 1)?;
+        let columns = Stride { wish: "column", thread: along_thread, count: *columns, threads: along, there };
         let take_row = |lowering: &mut Lowering, row: Expr| {
-            stride(lowering, "column", along_thread, *columns, along, unroll, |lowering, column| {
-                self.element(lowering, origin, row, column)
-            })
+            columns.each(lowering, unroll, |lowering, column| self.element(lowering, origin, row, column))
         };
         if slower.is_empty() {
-            take_row(lowering, int(0))
-        } else {
-            stride(lowering, "row", across_thread, rows, ACROSS, unroll, take_row)
+            return take_row(lowering, int(0));
         }
+        let of_layer: i64 = slower[1..].iter().product();
+        let there = self.there(lowering, origin, 0)?.map(|there| there * int(of_layer));
+        Stride { wish: "row", thread: across_thread, count: rows, threads: ACROSS, there }.each(lowering, unroll, take_row)
+    }
+
+    /// How far a tile at the rim goes along a dimension, halo included.
+    fn there(&self, lowering: &mut Lowering, origin: &Origin, axis: usize) -> Result<Option<Expr>, Error> {
+        if self.inside {
+            return Ok(None);
+        }
+        let range = &self.spanned[axis];
+        let (low, high) = self.halo.reach[self.batch.len() + axis];
+        let wish = lowering.kernel.variables[range.variable].name.clone();
+        let extent = lowering.extent(range)?;
+        let rest = lowering.size(&extent, &format!("{wish}_extent")) - origin.first[axis].clone() + int(high - low);
+        let rest = call("minimum", vec![rest, int(self.extents[axis]).cast(lowering.index_type())]);
+        let rest = if lowering.facts.narrow { rest } else { rest.cast(Type::I32) };
+        Ok(Some(lowering.local(&format!("{wish}_there"), Type::I32, rest)))
     }
 
     fn element(&self, lowering: &mut Lowering, origin: &Origin, row: Expr, column: Expr) -> Result<(), Error> {
@@ -122,27 +139,36 @@ fn rounds(count: i64, threads: i64) -> i64 {
     (count + threads - 1) / threads
 }
 
-/// `count` positions, taken in turn by `threads` threads. Unrolled, the trip count is a constant.
-fn stride(
-    lowering: &mut Lowering,
-    wish: &str,
+/// `count` positions, or those that are `there`, taken in turn by `threads` threads. Unrolled, the trip count is a constant.
+struct Stride<'a> {
+    wish: &'a str,
     thread: Expr,
     count: i64,
     threads: i64,
-    unroll: Unroll,
-    write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>,
-) -> Result<(), Error> {
-    if unroll != Unroll::Full {
-        return lowering.each(wish, Type::I32, [thread, int(count), int(threads)], unroll, write);
-    }
-    let bounds = [int(0), int(rounds(count, threads) * threads), int(threads)];
-    lowering.each(&format!("first_{wish}"), Type::I32, bounds, unroll, |lowering, first| {
-        let at = lowering.local(wish, Type::I32, first + thread);
-        if count % threads == 0 {
-            return write(lowering, at);
+    there: Option<Expr>,
+}
+
+impl Stride<'_> {
+    fn each(
+        &self,
+        lowering: &mut Lowering,
+        unroll: Unroll,
+        write: impl FnOnce(&mut Lowering, Expr) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Stride { wish, thread, count, threads, there } = self;
+        let end = there.clone().unwrap_or(int(*count));
+        if unroll != Unroll::Full {
+            return lowering.each(wish, Type::I32, [thread.clone(), end, int(*threads)], unroll, write);
         }
-        lowering.when(at.clone().less(int(count)), |lowering| write(lowering, at))
-    })
+        let bounds = [int(0), int(rounds(*count, *threads) * threads), int(*threads)];
+        lowering.each(&format!("first_{wish}"), Type::I32, bounds, unroll, |lowering, first| {
+            let at = lowering.local(wish, Type::I32, first + thread.clone());
+            if there.is_none() && count % threads == 0 {
+                return write(lowering, at);
+            }
+            lowering.when(at.clone().less(end), |lowering| write(lowering, at))
+        })
+    }
 }
 
 /// Computes and stores the thread's elements of the tile.

@@ -8,7 +8,7 @@ use super::dims::{Permutation, View, is_stored};
 use crate::facts::Facts;
 use crate::formula::Formula;
 
-/// Elements of a piece that is long enough; extents below are taken whole.
+/// Elements of a piece that is long enough; extents below are taken whole, if pieces are not whole lines of the cache.
 const REACH: i64 = 64;
 /// Bytes of a run that both sides have in common, so that it need not be gathered.
 const RUN: i64 = 128;
@@ -47,10 +47,10 @@ struct Side {
 
 impl Permutation {
     /// Leaves those reads permuted whose pieces are short if they are read as the output runs; `None` if none is left, or no form of
-    /// tile fits.
-    pub fn settle(&mut self, facts: &Facts) -> Option<Form> {
+    /// tile fits. `size`: bytes of an element of the output.
+    pub fn settle(&mut self, facts: &Facts, size: usize) -> Option<Form> {
         let order = self.output.order();
-        let output = self.side(facts, order.clone());
+        let output = self.side(facts, order.clone(), size);
         let near: Vec<usize> = output.order.iter().take(output.whole + 1).copied().collect();
         let all = std::mem::take(&mut self.permuted);
         let (permuted, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|element| {
@@ -71,14 +71,19 @@ impl Permutation {
         for element in &self.permuted {
             let own = element.view.order();
             if !sides.iter().any(|side| side.order == own) {
-                sides.push(self.side(facts, own));
+                sides.push(self.side(facts, own, element.ty.size()));
             }
         }
         self.tile(facts, &sides).or_else(|| self.square(facts, &sides))
     }
 
-    fn side(&self, facts: &Facts, order: Vec<usize>) -> Side {
-        let short = |count: &usize| facts.below(&self.extent(&order[..*count]), REACH);
+    /// The dims of an array whose elements have so many bytes.
+    fn side(&self, facts: &Facts, order: Vec<usize>, size: usize) -> Side {
+        let short = |count: &usize| {
+            let extent = self.extent(&order[..*count]);
+            let whole_lines = LINE * size as i64 >= RUN && facts.is(&extent, LINE);
+            facts.below(&extent, REACH) && !whole_lines
+        };
         let whole = (1..=order.len()).take_while(short).count();
         Side { order, whole }
     }
