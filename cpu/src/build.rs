@@ -402,6 +402,9 @@ impl<'a> Builder<'a> {
     }
 
     fn len(&mut self, lo: &Lin, hi: &Lin) -> Result<Len> {
+        if let (Some(lo), Some(hi)) = (lo.as_constant(), hi.as_constant()) {
+            return Ok(Len::Const(extent(lo, hi)));
+        }
         let difference = hi.add(lo, -1);
         if let Some(len) = difference.as_constant() {
             return Ok(Len::Const(len.max(0)));
