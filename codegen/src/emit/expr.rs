@@ -247,6 +247,7 @@ impl Speller<'_> {
         let wanted = match (op, side) {
             ("<<" | ">>", Side::Left) | ("&&" | "||", _) => None,
             ("<<" | ">>", Side::Right) => Some(Type::I64),
+            (_, Side::Left) => sibling.filter(|right| has_type(right)).and_then(|right| self.scope.type_of(right)),
             _ => sibling.and_then(|sibling| self.scope.type_of(sibling)),
         };
         let outer = binary_precedence(op);
@@ -259,7 +260,8 @@ impl Speller<'_> {
     fn conditional(&self, c: &Expr, a: &Expr, b: &Expr, wanted: Option<Type>, indent: usize, column: usize) -> String {
         let known = |sibling| wanted.or_else(|| self.scope.type_of(sibling));
         let condition = self.enclosed(c, precedence(c) <= CONDITIONAL, None, indent, column);
-        let then = self.enclosed(a, precedence(a) <= CONDITIONAL, known(b), indent + 4, indent + 6);
+        let of_then = if has_type(b) { known(b) } else { wanted };
+        let then = self.enclosed(a, precedence(a) <= CONDITIONAL, of_then, indent + 4, indent + 6);
         let otherwise = self.layout(b, known(a), indent + 4, indent + 6);
         format!("{condition}{line}? {then}{line}: {otherwise}", line = self.line(indent + 4))
     }
@@ -285,6 +287,16 @@ impl Speller<'_> {
         }
         let (line, last) = (self.line(indent + 4), self.line(indent));
         format!("{function}{template}({line}{}{last})", spelled.join(&format!(",{line}")))
+    }
+}
+
+/// Whether C++ knows the type of an expression whose literals have no suffixes: not if it is made of literals alone.
+fn has_type(expr: &Expr) -> bool {
+    match expr {
+        Expr::Int(..) => false,
+        Expr::Conditional(_, a, b) | Expr::Binary(_, a, b) => has_type(a) || has_type(b),
+        Expr::Unary(_, a) => has_type(a),
+        _ => true,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::formula::Formula;
 use crate::kernel::Site;
 use crate::plan::{Expr, Node, call, int};
 use crate::size;
+use crate::walk;
 
 /// A condition under which an element may be touched, and what counts where it does not hold.
 #[derive(Clone)]
@@ -246,8 +247,10 @@ impl Lowering<'_> {
     pub fn flat_place(&mut self, array: ArrayId, subscripts: &[Subscript]) -> Result<Option<Expr>, Error> {
         let Some(flat) = self.flat.clone() else { return Ok(None) };
         let Some(access) = access(self.kernel, self.facts, array, subscripts) else { return Ok(None) };
+        // The step is 0 in an array without elements, too.
+        let mentions = |v: &Ranged| subscripts.iter().any(|s| walk::mentions(self.kernel, s.index, v.variable));
         match flat_coefficient(self.kernel, self.facts, &access, &flat.variables) {
-            Some(step) if step != Formula::Constant(0) => {
+            Some(step) if flat.variables.iter().any(mentions) => {
                 let mut terms = Vec::new();
                 for (variable, coefficient) in &access.terms {
                     if flat.variables.iter().any(|v| v.variable == *variable) {
