@@ -232,13 +232,15 @@ fn iteration(
 
 fn atomically(lowering: &mut Lowering, statement: &Statement, container: Container, op: AccumulateOp) -> Result<(), Error> {
     lowering.begin_launch(container.written());
-    let elements = lowering.elements(&lowering.kernel.arrays[container.array].clone())?;
     let points = lowering.points(&statement.variables)?;
-    if let Some(count) = elements.constant().filter(|n| private::has_copies(lowering, container, *n, &points)) {
-        return private::lower(lowering, statement, container, op, count);
-    }
-    if let Some(shape) = rows::shape(lowering, statement, container, container.atomic_packs(lowering, op)) {
-        return rows::lower(lowering, statement, container, op, &shape);
+    let rows = rows::shape(lowering, statement, container, container.atomic_packs(lowering, op));
+    let private = private::Shape::of(lowering, statement, container, &points)?;
+    match (private, rows) {
+        // Rows of an array whose extents a call gives are better off as rows, which move as packs.
+        (Some(shape), None) => return private::lower(lowering, statement, container, op, &shape),
+        (Some(shape), _) if shape.is_of_one_array() => return private::lower(lowering, statement, container, op, &shape),
+        (_, Some(shape)) => return rows::lower(lowering, statement, container, op, &shape),
+        (None, None) => {}
     }
     let target = container.pointer(lowering, true);
     let what = suffix(lowering, statement);

@@ -265,6 +265,16 @@ pub fn from_zero(kernel: &Kernel, facts: &Facts, ranges: &[Ranged]) -> bool {
     ranges.iter().all(|range| size::formula(kernel, facts, range.lo) == Some(Formula::Constant(0)))
 }
 
+/// How many of some variables number pieces of memory along which the others run together in all of `values`: none where all run
+/// together, as many as there are where not even the last does.
+pub fn pieces(kernel: &Kernel, facts: &Facts, values: &[ExprId], variables: &[Ranged]) -> usize {
+    let flat = |from: &usize| {
+        let inner = &variables[*from..];
+        from_zero(kernel, facts, inner) && values.iter().all(|value| is_flat(kernel, facts, *value, inner))
+    };
+    (0..variables.len()).find(flat).unwrap_or(variables.len())
+}
+
 /// Whether several variables run together in every read of `value`, and stand nowhere else; one variable always does.
 pub fn is_flat(kernel: &Kernel, facts: &Facts, value: ExprId, variables: &[Ranged]) -> bool {
     if variables.len() <= 1 {

@@ -36,7 +36,7 @@ use crate::walk;
 use hold::{beside, hold_inputs, stores_packs};
 use layout::{ACCUMULATORS, BLOCK, FEW_BLOCKS, Layout, Moved};
 use total::total;
-use visit::{Beyond, CHUNKS, Row, at_position, positions};
+use visit::{Beyond, CHUNKS, Row, positions};
 
 pub use layout::LONGEST;
 pub use tile::Tile;
@@ -54,7 +54,8 @@ pub fn lower(lowering: &mut Lowering, group: &Group) -> Result<(), Error> {
     let layout = match group.tile {
         Some(tile) => Layout::Columns(tile),
         None => {
-            let moved = moved(lowering, &statements, numbers.len(), &extent);
+            let run = lowering.points(&inner[group.numbering.pieces..])?;
+            let moved = moved(lowering, &statements, numbers.len(), &run);
             Layout::choose(bounds(lowering, &extent).map(|(most, _)| most), moved, lowering.target)
         }
     };
@@ -108,8 +109,8 @@ fn bounds(lowering: &Lowering, extent: &Formula) -> Option<(i64, i64)> {
     })
 }
 
-/// What moves of rows of this extent, `rank` variables numbering them.
-fn moved(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Formula) -> Moved {
+/// What moves of rows that lie in memory as pieces of `run` elements, `rank` variables numbering them.
+fn moved(lowering: &Lowering, statements: &[Statement], rank: usize, run: &Formula) -> Moved {
     let kernel = lowering.kernel;
     let of_rows = |array: &ArrayId| kernel.arrays[*array].shape.len() > rank;
     let read: BTreeSet<ArrayId> = statements
@@ -121,7 +122,7 @@ fn moved(lowering: &Lowering, statements: &[Statement], rank: usize, extent: &Fo
     let written: BTreeSet<ArrayId> = statements.iter().map(|statement| statement.array).filter(of_rows).collect();
     let size = |array: &ArrayId| kernel.arrays[*array].element.size();
     let widest = read.union(&written).filter(|array| in_memory(lowering, **array)).map(size).max().unwrap_or(1);
-    let packed = widest <= 4 && lowering.facts.aligned && lowering.facts.multiple(extent, 4);
+    let packed = widest <= 4 && lowering.facts.aligned && lowering.facts.multiple(run, 4);
     let computed = read.iter().any(|array| written.contains(array) || !in_memory(lowering, *array));
     Moved { widest, packed, held: (!computed).then(|| read.iter().map(size).sum()), reduced: written.is_empty() }
 }
@@ -394,7 +395,7 @@ fn map(lowering: &mut Lowering, row: &mut Row, statement: &Statement, inner: &[R
                 }
                 let (place, condition) = spot.guard.map(|guard| (guard.place, guard.condition)).unzip();
                 lowering.when_some(condition, |lowering| {
-                    place.map_or(Ok(()), |place| at_position(lowering, inner, place))?;
+                    place.map_or(Ok(()), |place| row.at_position(lowering, inner, place))?;
                     store_element_flat(lowering, statement, pointer.clone())
                 })?;
                 if registers.is_none() {

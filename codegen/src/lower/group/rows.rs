@@ -3,7 +3,7 @@
 use gpukc_dsl::program::{ArrayId, ExprKind, Kernel, Order, Ranged, Reduce, Role, Statement, Subscript};
 
 use super::sweep::is_sweep;
-use super::{Axis, Group, Schedule, axis, from_zero, is_flat, is_plain, is_small_window, only_reduction, product};
+use super::{Axis, Group, Schedule, axis, from_zero, is_flat, is_plain, is_small_window, only_reduction, pieces, product};
 use crate::facts::Facts;
 use crate::formula::Formula;
 use crate::lower::rows::{self, Tile};
@@ -18,6 +18,8 @@ pub struct Numbering {
     pub before: usize,
     /// How many stand after them: none where rows are contiguous.
     pub after: usize,
+    /// How many of the row's own number pieces of memory, along each of which the others run: none where a row is one piece.
+    pub pieces: usize,
 }
 
 impl Numbering {
@@ -40,6 +42,8 @@ impl Numbering {
 
 /// Most maps that come before the first reduction of a group.
 const MOST_LEADING: usize = 2;
+/// Fewer rows than this do not fill a GPU by a block each.
+const FEW_ROWS: i64 = 256;
 
 /// A group of row statements that the first of these begins, if there is one.
 pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usize]) -> Option<Group> {
@@ -61,9 +65,12 @@ pub fn rows_from(kernel: &Kernel, facts: &Facts, target: Target, pending: &[usiz
         let tile = tile(kernel, facts, target, &shape, &mut statements)?;
         return Some(Group { statements, schedule: Schedule::Rows, numbering, tile: Some(tile) });
     }
+    if numbering.pieces > 0 && !shape.is_short(facts) {
+        return None;
+    }
     // Few long rows would leave most of a GPU idle, and of longer ones than a block takes by packs nothing is won by holding them, if
     // all that is asked is reductions: they are split instead.
-    let few = facts.below(&shape.row_count(), 256) && facts.at_least(&shape.extent, 1 << 15);
+    let few = facts.below(&shape.row_count(), FEW_ROWS) && facts.at_least(&shape.extent, 1 << 15);
     let long = facts.at_least(&shape.extent, (1 << 15) + 1);
     if (few || long) && is_sweep(kernel, facts, &statements) {
         return None;
@@ -119,18 +126,34 @@ fn is_closed(kernel: &Kernel, group: &[usize], numbering: Numbering) -> bool {
     })
 }
 
+/// Rows in pieces of at most so many terms are taken by lanes, several of them a warp; longer ones by `split`, whose warps take packs.
+const SHORT_IN_PIECES: i64 = 512;
+/// Where packs would go from one piece into the next, those of at most so many by a block each.
+const WITHOUT_PACKS: i64 = 1 << 15;
+
 /// What the statements of a group have in common: where rows start and how many there are, and a row's terms.
 #[derive(PartialEq)]
 struct RowShape {
     starts: Vec<Formula>,
     rows: Vec<Formula>,
     extent: Formula,
+    /// Where rows are in pieces, the extents of their own variables.
+    inner: Vec<Formula>,
     numbering: Numbering,
 }
 
 impl RowShape {
     fn row_count(&self) -> Formula {
         self.rows.iter().cloned().fold(Formula::Constant(1), |n, r| n.times(r))
+    }
+
+    /// Whether rows in pieces are short enough to be taken by some lanes or a block each.
+    fn is_short(&self, facts: &Facts) -> bool {
+        let Numbering { pieces, .. } = self.numbering;
+        let run = self.inner[pieces..].iter().cloned().fold(Formula::Constant(1), |n, extent| n.times(extent));
+        let many = !facts.below(&self.row_count(), FEW_ROWS);
+        let up_to = |most: i64| facts.below(&self.extent, most + 1);
+        up_to(SHORT_IN_PIECES) || many && up_to(WITHOUT_PACKS) && !facts.multiple(&run, 4)
     }
 
     fn of_reduction(kernel: &Kernel, facts: &Facts, statement: &Statement) -> Option<RowShape> {
@@ -142,15 +165,27 @@ impl RowShape {
             return None;
         }
         let numbering = match axis(kernel, facts, statement, reduce) {
-            Axis::Contiguous => Numbering { before: statement.variables.len(), after: 0 },
+            Axis::Contiguous => {
+                let pieces = pieces(kernel, facts, &[statement.value], &reduce.variables);
+                Numbering { before: statement.variables.len(), after: 0, pieces }
+            }
             Axis::Strided => numbering_of_columns(kernel, statement, reduce)?,
             Axis::Neither => return None,
         };
         let rows = statement.variables.iter().map(|v| size::extent(kernel, facts, v)).collect::<Option<Vec<_>>>()?;
         let extent = product(kernel, facts, &reduce.variables)?;
         let starts = statement.variables.iter().map(|v| size::formula(kernel, facts, v.lo)).collect::<Option<Vec<_>>>()?;
-        let flat = from_zero(kernel, facts, &reduce.variables) && is_flat(kernel, facts, statement.value, &reduce.variables);
-        flat.then_some(RowShape { starts, rows, extent, numbering })
+        let (inner, fits) = match numbering.pieces {
+            0 => {
+                let flat = is_flat(kernel, facts, statement.value, &reduce.variables);
+                (Vec::new(), from_zero(kernel, facts, &reduce.variables) && flat)
+            }
+            pieces => {
+                let extents = reduce.variables.iter().map(|v| size::extent(kernel, facts, v)).collect::<Option<_>>()?;
+                (extents, pieces < reduce.variables.len() && reads_memory(kernel, reduce))
+            }
+        };
+        fits.then_some(RowShape { starts, rows, extent, inner, numbering })
     }
 
     /// Whether a later statement can join the rows of `group`.
@@ -169,6 +204,9 @@ impl RowShape {
                 return false;
             }
             let (rows, inner) = self.numbering.split(&statement.variables);
+            if self.numbering.pieces > 0 && !inner.is_empty() {
+                return false;
+            }
             let extents: Option<Vec<_>> = rows.iter().map(|v| size::extent(kernel, facts, v)).collect();
             let starts: Option<Vec<_>> = rows.iter().map(|v| size::formula(kernel, facts, v.lo)).collect();
             if extents.as_ref() != Some(&self.rows) || starts.as_ref() != Some(&self.starts) {
@@ -198,6 +236,16 @@ impl RowShape {
     }
 }
 
+/// Whether nothing that a reduction reads along its terms is a `let`, whose own order of dims decides how it runs along.
+fn reads_memory(kernel: &Kernel, reduce: &Reduce) -> bool {
+    let along = |read: &_| reduce.variables.iter().any(|v| walk::mentions(kernel, *read, v.variable));
+    let values = reduce.filter.into_iter().chain([reduce.body]);
+    values.flat_map(|value| walk::reads(kernel, value)).filter(along).all(|read| match &kernel.exprs[read].kind {
+        ExprKind::Read { array, .. } => kernel.arrays[*array].role != Role::Let,
+        _ => true,
+    })
+}
+
 fn own<'r>(kernel: &Kernel, subscripts: &[Subscript], expected: impl Iterator<Item = &'r Ranged>) -> bool {
     subscripts.iter().zip(expected).all(|(s, range)| kernel.exprs[s.index].kind == ExprKind::Variable(range.variable))
 }
@@ -209,7 +257,7 @@ fn numbering_of_columns(kernel: &Kernel, statement: &Statement, reduce: &Reduce)
     walk::reads(kernel, reduce.body).into_iter().find_map(|read| {
         let ExprKind::Read { subscripts, .. } = &kernel.exprs[read].kind else { return None };
         let before = subscripts.iter().position(|s| kernel.exprs[s.index].kind == ExprKind::Variable(first.variable))?;
-        let numbering = Numbering { before, after: rank.checked_sub(before)? };
+        let numbering = Numbering { before, after: rank.checked_sub(before)?, pieces: 0 };
         let whole = subscripts.len() == rank + reduce.variables.len();
         let fits = whole && before < rank && own(kernel, subscripts, numbering.join(&statement.variables, &reduce.variables));
         fits.then_some(numbering)

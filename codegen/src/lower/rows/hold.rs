@@ -11,7 +11,7 @@ use super::super::place::Place;
 use super::super::read::{access, flat_coefficient, inside_everywhere};
 use super::layout::Layout;
 use super::tile::place_of;
-use super::visit::{Beyond, Held, Row, at_position, packs, positions};
+use super::visit::{Beyond, Held, Row, packs, positions};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::plan::{CudaType, Expr, Node};
@@ -140,7 +140,7 @@ fn hold(
 }
 
 /// Where a read of each position's own element lies: of contiguous rows at their number and position, of columns as
-/// [`place_of`] has it. `None` for any other read.
+/// [`place_of`] has it, of rows in pieces by the steps of all variables that do not run along. `None` for any other read.
 fn own_place(lowering: &Lowering, row: &Row, array: ArrayId, subscripts: &[Subscript], own: &Own) -> Option<Vec<Formula>> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     if let Layout::Columns(_) = row.layout {
@@ -148,8 +148,19 @@ fn own_place(lowering: &Lowering, row: &Row, array: ArrayId, subscripts: &[Subsc
     }
     let all: Vec<Ranged> = own.numbers.iter().chain(&own.inner).copied().collect();
     let access = access(kernel, facts, array, subscripts)?;
-    let along = flat_coefficient(kernel, facts, &access, &all) == Some(Formula::Constant(1));
-    (along && access.constant == Formula::Constant(0)).then(Vec::new)
+    if access.constant != Formula::Constant(0) {
+        return None;
+    }
+    let (slower, run) = match row.numbering.pieces {
+        0 => all.split_at(0),
+        pieces => all.split_at(own.numbers.len() + pieces),
+    };
+    let along = flat_coefficient(kernel, facts, &access, run) == Some(Formula::Constant(1));
+    let place: Vec<Formula> = slower.iter().map(|range| access.coefficient(range.variable)).collect();
+    let whole = access.terms.len() == all.len() && !place.contains(&Formula::Constant(0));
+    // A lane has packs, which begin at multiples of four in every piece.
+    let begins = !matches!(row.layout, Layout::Lanes { .. }) || place.iter().all(|step| facts.multiple(step, 4));
+    (along && begins && (slower.is_empty() || whole)).then_some(place)
 }
 
 /// Whether a pack of the layout is one access of an array whose elements lie at this place.
@@ -198,7 +209,7 @@ fn load_row(
         };
         packs(lowering, row, &wish, Beyond::Repeat, |lowering, pack, position| {
             let ExprKind::Read { subscripts, .. } = lowering.kernel.exprs[read].kind.clone() else { return Ok(()) };
-            at_position(lowering, inner, position)?;
+            row.at_position(lowering, inner, position)?;
             let offset = match lowering.flat_place(array, &subscripts)? {
                 Some(offset) => offset,
                 None => return Err(Error::Bug("a row that does not run along".into())),
@@ -214,7 +225,7 @@ fn load_row(
             // A load under a condition of its own needs no other address than the layout's.
             let beyond = spot.guard.filter(|guard| !guard.sure && is_plain(lowering, read));
             if let Some(guard) = &beyond {
-                at_position(lowering, inner, guard.place.clone())?;
+                row.at_position(lowering, inner, guard.place.clone())?;
             }
             let value = lowering.value(read)?;
             let value = beyond.map_or(value.clone(), |guard| guard.condition.choose(value, zero(element)));

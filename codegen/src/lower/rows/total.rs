@@ -9,7 +9,7 @@ use super::super::context::Lowering;
 use super::super::levels::{deliver, total_of_block};
 use super::super::reduction::Reduction;
 use super::layout::{ACCUMULATORS, Layout};
-use super::visit::{Beyond, Row, at_position, positions};
+use super::visit::{Beyond, Row, positions};
 use crate::error::Error;
 use crate::plan::{Expr, Node, Unroll, call, int, name};
 
@@ -87,7 +87,7 @@ fn total_of_row(lowering: &mut Lowering, row: &Row, reduction: &Reduction, inner
         Layout::Reload { groups } => {
             let wish = inner.last().map_or("j", |v| lowering.kernel.variables[v.variable].name.as_str()).to_string();
             let total = total_of_block(lowering, reduction, row.extent.clone(), (groups, &wish), |lowering, position, part| {
-                at_position(lowering, inner, position)?;
+                row.at_position(lowering, inner, position)?;
                 lowering.accumulate(reduction, part)
             })?;
             lowering.flat = None;

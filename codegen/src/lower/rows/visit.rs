@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use gpukc_dsl::program::{ArrayId, ExprId, Ranged, Statement};
 use gpukc_dsl::types::Type;
 
-use super::super::context::{Flat, Lowering};
+use super::super::context::Lowering;
 use super::super::group::Numbering;
 use super::super::packs::Along;
+use super::super::split::run_along;
 use super::layout::{ACCUMULATORS, Layout};
 use crate::error::Error;
 use crate::formula::Formula;
@@ -75,16 +76,28 @@ pub enum Beyond {
 /// Steps that are left out together where they are beyond the row's end: those of a chunk load together.
 pub const CHUNKS: [i64; 2] = [8, 4];
 
-/// Binds the variables along the row to a position.
-pub fn at_position(lowering: &mut Lowering, inner: &[Ranged], position: Expr) -> Result<(), Error> {
-    if let [range] = inner {
-        lowering.variables.insert(range.variable, position.clone());
-    }
-    lowering.flat = Some(Flat { variables: inner.to_vec(), position });
-    Ok(())
-}
-
 impl Row {
+    /// Binds the variables along the row to a position.
+    pub fn at_position(&self, lowering: &mut Lowering, inner: &[Ranged], position: Expr) -> Result<(), Error> {
+        let (pieces, run) = inner.split_at(self.numbering.pieces);
+        if pieces.is_empty() {
+            run_along(lowering, run, position);
+            return Ok(());
+        }
+        let ty = lowering.index_type();
+        let extent = lowering.points(run)?;
+        let extent = lowering.size(&extent, "run");
+        let position = if let Expr::Name(_) = position { position } else { lowering.local("at", ty, position) };
+        let mut piece = position.clone() / extent.clone();
+        if pieces.len() > 1 {
+            piece = lowering.local("piece", ty, piece);
+        }
+        lowering.decode(pieces, piece)?;
+        let within = lowering.local("within", ty, position % extent);
+        run_along(lowering, run, within);
+        Ok(())
+    }
+
     /// Does something for each of the thread's neighbouring rows.
     pub fn each_lane(
         &self,
@@ -153,7 +166,7 @@ impl Row {
     ) -> Result<(), Error> {
         let (Some(pack), Some(statement)) = (pack, &self.output) else { return Ok(()) };
         let (first, condition) = guard.map_or((first, None), |guard| (guard.place, Some(guard.condition)));
-        at_position(lowering, inner, first)?;
+        self.at_position(lowering, inner, first)?;
         let offset = match lowering.flat_place(statement.array, &statement.subscripts)? {
             Some(offset) => offset,
             None => return Err(Error::Bug("an output that does not run along its row".into())),
@@ -334,7 +347,7 @@ pub fn positions(
             let (ty, threads) = (lowering.index_type(), int(row.layout.threads()));
             let lo = name("threadIdx.x").cast(Type::I32);
             lowering.each(&wish, ty, [lo, row.extent.clone(), threads], Unroll::By(4), |lowering, position| {
-                at_position(lowering, inner, position)?;
+                row.at_position(lowering, inner, position)?;
                 write(lowering, Spot { slot: int(0), own: int(0), pack: None, guard: None })
             })?;
         }
@@ -413,7 +426,7 @@ pub fn packs(
 type Write<'w> = &'w mut dyn FnMut(&mut Lowering, Spot) -> Result<(), Error>;
 
 fn visit(lowering: &mut Lowering, row: &Row, inner: &[Ranged], position: Expr, spot: Spot, write: Write) -> Result<(), Error> {
-    at_position(lowering, inner, position)?;
+    row.at_position(lowering, inner, position)?;
     for held in &row.held {
         let element = match (&spot.pack, held.packed) {
             (Some((pack, part)), true) => held.registers.clone().at(pack.clone()).lane(part.clone()),

@@ -12,7 +12,7 @@ use super::{ACCUMULATORS, Member, member};
 use crate::error::Error;
 use crate::formula::Formula;
 use crate::lower::context::Lowering;
-use crate::lower::group::{from_zero, is_flat, product};
+use crate::lower::group::{self, from_zero, product};
 use crate::lower::packs::{self, Along, Verdict, lane_of};
 use crate::lower::place::Place;
 use crate::plan::{Expr, Node, Unroll, call, int};
@@ -215,11 +215,7 @@ fn order(lowering: &Lowering, member: &Member, outer: usize) -> Option<Vec<usize
 
 /// How many of a reduction's variables do not run together with those after them.
 fn outer(lowering: &Lowering, member: &Member) -> usize {
-    let (kernel, facts, reduce) = (lowering.kernel, lowering.facts, &member.reduction.reduce);
-    let flat = |from: &usize| {
-        let values = reduce.filter.into_iter().chain([reduce.body]);
-        let inner = &reduce.variables[*from..];
-        from_zero(kernel, facts, inner) && values.into_iter().all(|value| is_flat(kernel, facts, value, inner))
-    };
-    (0..reduce.variables.len()).find(flat).unwrap_or(reduce.variables.len())
+    let reduce = &member.reduction.reduce;
+    let values: Vec<_> = reduce.filter.into_iter().chain([reduce.body]).collect();
+    group::pieces(lowering.kernel, lowering.facts, &values, &reduce.variables)
 }
