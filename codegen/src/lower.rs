@@ -18,6 +18,7 @@ mod function;
 mod gather;
 mod group;
 mod hints;
+mod inline;
 mod lanes;
 mod levels;
 mod map;
