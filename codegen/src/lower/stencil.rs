@@ -1,10 +1,10 @@
 //! Stencils: maps that read an array at several fixed offsets from the element. Every element comes from memory about once:
 //!
-//! - *registers*: a thread takes neighbouring elements, as many as one access carries, several steps along a slower dimension, and
-//!   holds the window of elements that all of these read. For near reads of arrays whose rows are whole accesses.
-//! - *shared*: a block stages a tile and its halo in shared memory, boundary rules applied on the way in. Neighbouring lanes take
-//!   neighbouring elements, free of bank conflicts; a thread goes several steps along a slower dimension, where the elements that
-//!   two steps share are read once.
+//! - *registers*: a thread takes neighbouring elements, as many as one access carries (one, where rows are no whole accesses), several
+//!   steps along a slower dimension, and holds the window of elements that all of these read. For near reads.
+//! - *shared*: for far ones, and lines of any length, a block stages a tile and its halo in shared memory, boundary rules applied on the
+//!   way in. Neighbouring lanes take neighbouring elements, free of bank conflicts; a thread goes several steps along a slower dimension,
+//!   where the elements that two steps share are read once.
 //!
 //! Blocks whose tile lies inside of every array do all of this without a single test; only those at the rim follow the rules.
 

@@ -37,7 +37,7 @@ pub struct Window {
     pub threads: [i64; 2],
 }
 
-/// The stencil with windows in registers, if reads are near and rows are whole accesses.
+/// The stencil with windows in registers, if reads are near and all rows are as long as the result's.
 pub fn stencil(lowering: &Lowering, statement: &Statement, staged: &[Halo], all: Vec<Halo>, spanned: usize) -> Option<Stencil> {
     let (kernel, facts) = (lowering.kernel, lowering.facts);
     if !facts.aligned || !statement.attributes.tile.is_empty() {
